@@ -1,0 +1,32 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint types bench clean
+
+demo: $(STAMP)
+	$(BIN)/python -m crossfade.demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/basedpyright
+
+bench: $(STAMP)
+	$(BIN)/crossfade bench bridge
+
+$(STAMP): pyproject.toml requirements/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e ".[all,dev]"
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .cache runs

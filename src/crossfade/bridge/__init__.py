@@ -1,0 +1,27 @@
+"""Moving parameters, arrays, optimisers and whole training steps between torch and JAX."""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
+
+if TYPE_CHECKING:
+    from .mapping import Mapping as Mapping
+    from .matching import match as match
+    from .optimizers import to_optax as to_optax, to_torch_optimizer as to_torch_optimizer
+    from .rules import Rule as Rule
+    from .step import Step as Step
+    from .transfer import to_jax as to_jax, to_torch as to_torch
+
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "Mapping": "mapping",
+        "Rule": "rules",
+        "Step": "step",
+        "match": "matching",
+        "to_jax": "transfer",
+        "to_optax": "optimizers",
+        "to_torch": "transfer",
+        "to_torch_optimizer": "optimizers",
+    },
+)

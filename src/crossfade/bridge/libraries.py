@@ -1,0 +1,146 @@
+"""One view of a JAX model, whichever library wrote it: Equinox, Flax NNX, Flax linen or Haiku.
+
+`open_model` takes what users of that library hold in their hands and gives the trainable tree that optax is given,
+the rest of the arrays, and the way back:
+
+    Equinox   module                        or (module, eqx.nn.State)
+    NNX       module
+    linen     (module, variables)
+    Haiku     (transformed, params)         or (transformed_with_state, (params, state))
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from ..errors import UsageError
+
+
+@dataclass(frozen=True)
+class JaxModel:
+    """A model taken apart: `build(params, state)` gives back the same kind of thing that was opened."""
+
+    library: str
+    params: PyTree  # trainable; the tree given to `optax`'s init and update
+    state: PyTree  # every other array: batch statistics, counters, random keys
+    build: Callable[[PyTree, PyTree], Any]
+    call: Callable[[Any, Any], Any]  # (model, x) -> y, as this library's users write it for a batch
+
+    def leaves(self) -> dict[str, jax.Array]:
+        """Every array by its dotted path, parameters first."""
+        return {**named_leaves(self.params), **named_leaves(self.state)}
+
+    def replace(self, leaves: dict[str, Any]) -> Any:
+        """The model with the named leaves put in place; leaves not named stay as they are."""
+        swap = lambda tree: jax.tree.map(lambda name, leaf: leaves.get(name, leaf), leaf_names(tree), tree)
+        return self.build(swap(self.params), swap(self.state))
+
+
+def leaf_names(tree: PyTree) -> PyTree:
+    """The same tree with each leaf replaced by its dotted path."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: _dotted(path), tree)
+
+
+def named_leaves(tree: PyTree) -> dict[str, Any]:
+    """Leaves by dotted path."""
+    return {_dotted(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def _dotted(path) -> str:
+    words = [str(getattr(k, "name", getattr(k, "key", getattr(k, "idx", None)))) for k in path]
+    if len(words) > 1 and words[-1] == "value" and hasattr(path[-1], "name"):  # inside an NNX Variable
+        words = words[:-1]
+    return ".".join(words)
+
+
+def open_model(model: Any) -> JaxModel:
+    """Takes a JAX model apart; the library is recognised from the object itself."""
+    for module, opener in (("equinox", _equinox), ("flax.nnx", _nnx), ("flax.linen", _linen), ("haiku", _haiku)):
+        if module in sys.modules and (opened := opener(model)) is not None:
+            return opened
+    raise UsageError(
+        f"expected a JAX model: an Equinox or NNX module, (linen_module, variables) or (haiku_transformed, params); "
+        f"got {type(model).__module__}.{type(model).__qualname__}. Wrap a bare function as one of these."
+    )
+
+
+def _equinox(model: Any) -> JaxModel | None:
+    import equinox as eqx
+
+    stateful = isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], eqx.nn.State)
+    module, state = model if stateful else (model, None)
+    if not isinstance(module, eqx.Module):
+        return None
+    params, rest = eqx.partition(module, eqx.is_inexact_array)
+    arrays, static = eqx.partition(rest, eqx.is_array)
+
+    def build(params, others):
+        module = eqx.combine(params, others["module"], static)
+        return (module, others["state"]) if stateful else module
+
+    def call(model, x):
+        args = x if isinstance(x, tuple) else (x,)
+        if not stateful:
+            return jax.vmap(model)(*args)
+        module, state = model
+        in_axes = (0,) * len(args) + (None,)
+        return jax.vmap(module, axis_name="batch", in_axes=in_axes, out_axes=(0, None))(*args, state)[0]
+
+    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call)
+
+
+def _nnx(model: Any) -> JaxModel | None:
+    from flax import nnx
+
+    if not isinstance(model, nnx.Module):
+        return None
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+
+    def call(model, x):
+        return model(*x) if isinstance(x, tuple) else model(x)
+
+    return JaxModel("nnx", params, rest, lambda params, rest: nnx.merge(graph, params, rest), call)
+
+
+def _linen(model: Any) -> JaxModel | None:
+    from flax import linen
+
+    if not (isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], linen.Module)):
+        return None
+    module, variables = model
+    params = variables["params"]
+    rest = {name: collection for name, collection in variables.items() if name != "params"}
+
+    def call(model, x):
+        module, variables = model
+        return module.apply(variables, *(x if isinstance(x, tuple) else (x,)))
+
+    return JaxModel("linen", params, rest, lambda params, rest: (module, {"params": params, **rest}), call)
+
+
+def _haiku(model: Any) -> JaxModel | None:
+    import haiku as hk
+
+    if not (isinstance(model, tuple) and len(model) == 2):
+        return None
+    transformed, arrays = model
+    if not isinstance(transformed, hk.Transformed | hk.TransformedWithState):
+        return None
+    stateful = isinstance(transformed, hk.TransformedWithState)
+    params, state = arrays if stateful else (arrays, None)
+    rng = (None,) if "rng" in inspect.signature(transformed.apply).parameters else ()
+
+    def build(params, others):
+        return (transformed, (params, others["state"]) if stateful else params)
+
+    def call(model, x):
+        transformed, arrays = model
+        out = transformed.apply(*(arrays if stateful else (arrays,)), *rng, *(x if isinstance(x, tuple) else (x,)))
+        return out[0] if stateful else out
+
+    return JaxModel("haiku", params, {"state": state}, build, call)

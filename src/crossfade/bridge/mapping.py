@@ -1,0 +1,189 @@
+"""Mapping: the bijection between a torch module's names and a JAX model's leaves, with a rule for each pair."""
+
+import json
+from collections.abc import Mapping as Named
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import MappingError, nearest
+from .libraries import JaxModel, open_model
+from .rules import Rule
+from .transfer import numpy_to_jax, numpy_to_tensor, tensor_to_numpy
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Some torch arrays, the JAX leaves that hold the same numbers, and the rule between them."""
+
+    torch: tuple[str, ...]
+    jax: tuple[str, ...]
+    rule: Rule
+    reason: str = "name"  # how the pair was found: override, layer, dataflow or name
+
+    def __str__(self) -> str:
+        return f"{' + '.join(self.torch)} -> {' + '.join(self.jax)}  [{self.rule!r}; {self.reason}]"
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Made by `bridge.match`; carries weights, gradients and optimiser moments between the two sides.
+
+    `tied` gives, for every further name of a shared torch tensor, the name it is stored under. `torch_only` holds
+    buffers with no JAX counterpart (BatchNorm's step counter) and `jax_only` leaves with no torch one (random keys):
+    neither is a parameter, and each keeps the value it had when the mapping was made.
+    """
+
+    entries: tuple[Entry, ...]
+    shapes: dict[str, tuple[int, ...]]  # torch state_dict names, in order
+    jax_model: Any = field(repr=False)
+    tied: dict[str, str] = field(default_factory=dict)
+    torch_only: dict[str, np.ndarray] = field(default_factory=dict)
+    jax_only: tuple[str, ...] = ()
+
+    @classmethod
+    def by_name(cls, torch_module: torch.nn.Module, jax_model: Any) -> "Mapping":
+        """The identity mapping of twins that use the same names and shapes on both sides."""
+        named = {name: tuple(t.shape) for name, t in torch_module.state_dict().items()}
+        leaves = {name: tuple(leaf.shape) for name, leaf in open_model(jax_model).leaves().items()}
+        if named != leaves:
+            odd = sorted(set(named.items()) ^ set(leaves.items()))
+            raise MappingError(
+                f"expected equal names and shapes on both sides; these stand alone: {odd}. Use bridge.match."
+            )
+        return cls(tuple(Entry((n,), (n,), Rule()) for n in named), named, jax_model)
+
+    @property
+    def opened(self) -> JaxModel:
+        """The JAX model the mapping was made for, taken apart."""
+        return open_model(self.jax_model)
+
+    # Arrays by name, NumPy or JAX, also under jit: what weights, gradients and moments have in common.
+
+    def leaves_to_jax(self, named: Named[str, Any]) -> dict[str, Any]:
+        """Torch arrays by name -> JAX leaves by path. Entries none of whose names are given are left out."""
+        leaves = {}
+        for entry in self.entries:
+            if arrays := self._gather(entry, entry.torch, named):
+                leaves.update(zip(entry.jax, entry.rule.forward(arrays), strict=True))
+        return leaves
+
+    def leaves_to_torch(self, leaves: Named[str, Any]) -> dict[str, Any]:
+        """JAX leaves by path -> torch arrays by name. Entries none of whose leaves are given are left out."""
+        named = {}
+        for entry in self.entries:
+            if arrays := self._gather(entry, entry.jax, leaves):
+                named.update(zip(entry.torch, entry.rule.inverse(arrays), strict=True))
+        return named
+
+    @staticmethod
+    def _gather(entry: Entry, names: tuple[str, ...], given: Named[str, Any]) -> tuple[Any, ...]:
+        arrays = tuple(given[n] for n in names if n in given)
+        if arrays and len(arrays) != len(names):
+            missing = [n for n in names if n not in given]
+            raise MappingError(f"{entry}: expected all of its arrays together, missing {missing}")
+        return arrays
+
+    # Whole models
+
+    def to_jax(self, state_dict: Named[str, Any], like: Any = None) -> Any:
+        """The JAX model (of the same kind as the one matched) holding the weights of a torch `state_dict`."""
+        state_dict = {_strip(name): value for name, value in state_dict.items()}
+        self._check(state_dict)
+        arrays = {
+            n: tensor_to_numpy(t) if isinstance(t, torch.Tensor) else np.asarray(t) for n, t in state_dict.items()
+        }
+        for alias, name in self.tied.items():
+            if alias in arrays and not np.array_equal(arrays[alias], arrays[name], equal_nan=True):
+                raise MappingError(
+                    f"{alias!r} and {name!r} are one tensor in the matched module, but differ in this state_dict. "
+                    f"JAX holds them as one leaf: make them equal, or match the untied module."
+                )
+        leaves = self.leaves_to_jax({n: a for n, a in arrays.items() if n not in self.tied})
+        model = self.opened if like is None else open_model(like)
+        return model.replace({path: numpy_to_jax(array, path) for path, array in leaves.items()})
+
+    def to_torch(self, jax_model: Any) -> dict[str, torch.Tensor]:
+        """The torch `state_dict` (private copies) of a JAX model of the matched kind."""
+        leaves = {p: np.asarray(a) for p, a in open_model(jax_model).leaves().items() if p not in self.jax_only}
+        named = {n: numpy_to_tensor(a) for n, a in self.leaves_to_torch(leaves).items()}
+        named |= {n: numpy_to_tensor(a) for n, a in self.torch_only.items()}
+        named |= {alias: named[name] for alias, name in self.tied.items()}
+        return {n: named[n] for n in self.shapes}
+
+    def _check(self, state_dict: Named[str, Any]) -> None:
+        optional = set(self.tied) | set(self.torch_only)
+        missing = [n for n in self.shapes if n not in state_dict and n not in optional]
+        unexpected = [n + nearest(n, missing) for n in state_dict if n not in self.shapes]
+        shapes = [
+            f"{n}: expected {shape}, got {tuple(state_dict[n].shape)}"
+            for n, shape in self.shapes.items()
+            if n in state_dict and tuple(state_dict[n].shape) != shape
+        ]
+        if missing or unexpected or shapes:
+            raise MappingError(
+                "the state_dict does not fit the mapping.\n"
+                + "".join(
+                    f"  {what}: {', '.join(names)}\n"
+                    for what, names in (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
+                    if names
+                )
+                + "Pass the state_dict of the module that was matched, or match again."
+            )
+
+    # Telling and keeping
+
+    def explain(self) -> str:
+        """One line per entry: both sides, the rule and how it was found."""
+        lines = [str(entry) for entry in self.entries]
+        lines += [f"{alias} -> tied to {name}" for alias, name in self.tied.items()]
+        lines += [f"{name} -> (torch only, kept)" for name in self.torch_only]
+        lines += [f"(JAX only, kept) <- {path}" for path in self.jax_only]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the JAX model, as plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "entries": [[list(e.torch), list(e.jax), e.rule.to_json(), e.reason] for e in self.entries],
+            "shapes": {n: list(s) for n, s in self.shapes.items()},
+            "tied": self.tied,
+            "torch_only": {n: [a.dtype.name, a.tolist()] for n, a in self.torch_only.items()},
+            "jax_only": list(self.jax_only),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], jax_model: Any) -> "Mapping":
+        """The inverse of `to_json`; `jax_model` is any model of the matched kind."""
+        if data.get("schema") != SCHEMA:
+            raise MappingError(f"expected a mapping of schema {SCHEMA}, got {data.get('schema')!r}. Match again.")
+        return cls(
+            entries=tuple(Entry(tuple(t), tuple(j), Rule.from_json(r), why) for t, j, r, why in data["entries"]),
+            shapes={n: tuple(s) for n, s in data["shapes"].items()},
+            jax_model=jax_model,
+            tied=dict(data["tied"]),
+            torch_only={n: np.asarray(value, dtype) for n, (dtype, value) in data["torch_only"].items()},
+            jax_only=tuple(data["jax_only"]),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Writes the mapping as JSON, to a temporary name first."""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(self.to_json(), indent=1))
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path, jax_model: Any) -> "Mapping":
+        """Reads a mapping saved by `save`; `jax_model` is any model of the matched kind."""
+        return cls.from_json(json.loads(Path(path).read_text()), jax_model)
+
+
+def _strip(name: str) -> str:
+    """Names as the plain module has them, without the prefixes of DDP and `torch.compile`."""
+    return name.replace("_orig_mod.", "").removeprefix("module.")

@@ -1,0 +1,42 @@
+"""Every error crossfade raises on purpose. Messages say what was expected, what came, and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class CrossfadeError(Exception):
+    """Base of all errors raised on purpose; the CLI prints these without a traceback."""
+
+
+class UsageError(CrossfadeError):
+    """The caller asked for something that does not exist or does not fit (CLI exit code 2)."""
+
+
+class MappingError(CrossfadeError):
+    """Parameters of the two sides could not be put in correspondence."""
+
+
+class AmbiguousMapping(MappingError):
+    """Several correspondences fit equally well; the message holds the override lines that decide."""
+
+
+class NoCounterpart(CrossfadeError):
+    """One framework has something (a layer, an optimiser option) that the other cannot hold."""
+
+
+class TransferError(CrossfadeError):
+    """An array cannot cross without losing something."""
+
+
+class CheckpointError(CrossfadeError):
+    """A checkpoint is damaged, hostile, of another schema, or does not fit the model."""
+
+
+class DifferentError(CrossfadeError):
+    """A proof of parity failed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`" Did you mean 'grid'?"` for a misspelt name, or an empty string when nothing is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,23 @@
+"""Session-wide settings: strict shapes and a compilation cache that survives between runs."""
+
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).parent.parent / ".cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def x64():
+    """Float64 on the JAX side for one test."""
+    with jax.enable_x64(True):
+        yield
