@@ -1,0 +1,42 @@
+"""What the command line can name: strings only, so that listing it imports no framework."""
+
+from dataclasses import dataclass
+
+from .errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something with a name, a line of help, and the place it is loaded from when asked for."""
+
+    help: str
+    target: str  # "module:attribute"
+
+
+MODES = {
+    "torch": "NumPy env, torch policy, torch eager learner, Python loop",
+    "torch_pure": "one functional torch step, torch.func + torch.compile: the honest baseline",
+    "jax_minimal": "torch policy, JAX learner, parameters synced back (bridge.Step)",
+    "jax_policy": "NumPy env, JAX policy and learner, Python loop",
+    "jax_full": "env, policy, learner, buffer and loop in one compiled JAX program",
+}
+
+TWINS = {
+    "policy_value": Item(
+        "PPO loss of a small policy/value net, Adam with clipping", "crossfade.parity.cases:policy_value"
+    ),
+    "critics": Item("TD loss of an ensemble of critics with target networks", "crossfade.parity.cases:critics"),
+}
+
+BENCHES = {
+    "bridge": Item(
+        "one training step: eager, fused, compiled, hand-written JAX, bridge.Step", "crossfade.bench.bridge:main"
+    ),
+}
+
+
+def lookup(kind: str, table: dict[str, Item], name: str) -> Item:
+    """The named item, or an error with the nearest name."""
+    if name not in table:
+        raise UsageError(f"unknown {kind} {name!r}.{nearest(name, table)} Known: {', '.join(table)}.")
+    return table[name]
