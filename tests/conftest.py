@@ -12,6 +12,10 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+# The plugin users get by installing crossfade is loaded here instead of by its entry point (-p no:crossfade in
+# pyproject.toml): jaxtyping must install its import hook before the package is imported.
+pytest_plugins = ("crossfade.parity.pytest_plugin",)
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 torch.set_num_threads(1)
 

@@ -57,15 +57,15 @@ def _version(name: str) -> str | None:
 
 def print_environment(found: dict[str, Any]) -> int:
     """Prints what `environment` found; 1 when a framework is missing."""
-    print(f"{'python':<22} {health['python']}")
-    for name, version in health["versions"].items():
+    print(f"{'python':<22} {found['python']}")
+    for name, version in found["versions"].items():
         print(f"{name:<22} {version or 'not installed'}")
     for framework in ("torch", "jax"):
-        for what, value in health.get(framework, {}).items():
+        for what, value in found.get(framework, {}).items():
             print(f"{framework + ' ' + what:<22} {', '.join(value) if isinstance(value, list) else value}")
-    for extra in health["missing_extras"]:
+    for extra in found["missing_extras"]:
         print(f"missing extra          {extra}: pip install 'crossfade[{extra}]'")
-    return 1 if {"torch", "jax"} & set(health["missing_extras"]) else 0
+    return 1 if {"torch", "jax"} & set(found["missing_extras"]) else 0
 
 
 def examine(
