@@ -1,0 +1,174 @@
+"""`save` and `load`: a training state as one bundle, given and taken in torch, JAX or NumPy."""
+
+import operator
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError, UsageError
+from . import optimizer as optimizer_state, store, tree
+from .sides import check_side, giver, is_tensor, key_to_words, words_to_key
+from .weights import Arrays, check_fits, is_module, is_state_dict, named_arrays, store_once
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A loaded checkpoint, its arrays on the side that was asked for."""
+
+    params: Any  # a state_dict; with a mapping on the JAX side, a model
+    optimizer: Any  # a neutral `bridge.optimizers.OptimizerState`, or None
+    buffers: dict[str, Any]  # given apart from `params`; inside the model where that is one
+    normalizer: Any
+    key: Any  # a typed JAX key, a `crossfade.random` torch key, or uint32 words
+    replay: Any
+    step: int
+    meta: dict[str, Any]
+    manifest: dict[str, Any]
+
+    def restore(self, module: Any, optimizer: Any = None) -> None:
+        """Loads the weights into a torch module and the moments into its optimiser, in place.
+
+        Nothing is changed unless names, shapes and dtypes fit.
+        """
+        if not isinstance(self.params, dict) or not all(map(is_tensor, self.params.values())):
+            raise UsageError("expected a bundle of torch tensors; load it with side='torch' to restore a module.")
+        weights = {**self.params, **self.buffers}
+        check_fits(weights, module, None)
+        if optimizer is not None:
+            from ..bridge import optimizers
+
+            optimizers.write_torch(self._optimizer_state(), optimizer, dict(module.named_parameters()))
+        module.load_state_dict(weights)
+
+    def optax(self, mapping: Any) -> Any:
+        """What `bridge.optimizers.build_optax` makes of the optimiser: transformation, state and schedule."""
+        from ..bridge import optimizers
+
+        return optimizers.build_optax(self._optimizer_state(), mapping)
+
+    def _optimizer_state(self) -> Any:
+        if self.optimizer is None:
+            raise CheckpointError(
+                f"expected a bundle with an optimiser, got one without (step {self.step}); save with optimizer=."
+            )
+        return self.optimizer
+
+
+def save(
+    path: str | os.PathLike,
+    *,
+    params: Any,
+    optimizer: Any = None,
+    buffers: Any = None,
+    normalizer: Any = None,
+    key: Any = None,
+    replay: Any = None,
+    step: int = 0,
+    mapping: Any = None,
+    meta: dict[str, Any] | None = None,
+    keep: int | None = 3,
+    optimizer_like: Any = None,
+) -> Path:
+    """Writes the bundle `path/<step>` and returns its path; it is complete on disk, or absent.
+
+    - `params`: a torch module, a state_dict, a dict of arrays by torch name, or (with `mapping`) a JAX model.
+    - `optimizer`: an `OptimizerState`, a torch optimiser (with `params` its module), or (with `mapping`) an optax
+      state; `optimizer_like` is then the `OptimizerState` whose kind and groups describe it.
+    - `buffers`: further arrays by torch name, kept beside the weights.
+    - `normalizer`, `replay`: nested dicts, lists and tuples of arrays and scalars. NumPy scalars come back as arrays.
+    - `key`: a JAX key, or key words of shape (..., 2) as `crossfade.random` has them.
+    - `meta`: anything JSON can hold. `mapping` is recorded too, so a JAX model can be loaded without matching again.
+    - `keep`: how many of the highest steps stay in `path` (None: all). The bundle just written always stays.
+
+    Saving a step again replaces it. Tied weights are stored once, under their first name.
+    """
+    step = operator.index(step)
+    if step < 0 or (keep is not None and keep < 1):
+        raise UsageError(f"expected step >= 0 and keep >= 1 (or None for all), got step={step}, keep={keep}.")
+    state = optimizer_state.read(optimizer, params, mapping, optimizer_like)
+
+    named, given = named_arrays(params, mapping, "params"), named_arrays(buffers or {}, None, "buffers")
+    if both := sorted(named.keys() & given.keys()):
+        raise CheckpointError(f"expected every array once, got {', '.join(both)} in both params and buffers.")
+    weights, aliases = store_once(named | given)
+    sections: dict[str, Arrays] = {"weights": weights, "optimizer": {}, "normalizer": {}, "replay": {}}
+    words, impl = (None, None) if key is None else key_to_words(key)
+    fields = {
+        "aliases": aliases,
+        "buffers": list(given),
+        "optimizer": None if state is None else optimizer_state.pack(state, sections["optimizer"]),
+        "normalizer": tree.encode(normalizer, "normalizer", sections["normalizer"]),
+        "replay": tree.encode(replay, "replay", sections["replay"]),
+        "key": None if words is None else {"impl": impl, "shape": list(words.shape), "words": words.ravel().tolist()},
+        "mapping": None if mapping is None else tree.encode(mapping.to_json(), "mapping"),
+        "meta": tree.encode(meta or {}, "meta"),
+    }
+    sections = {name: arrays for name, arrays in sections.items() if arrays or name == "weights"}
+    return store.write(Path(path), step, sections, fields, keep)
+
+
+def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, like: Any = None) -> Bundle:
+    """Reads a bundle, or the latest one of a folder, after checking all of it.
+
+    `side` is "torch", "jax" or "numpy". On the JAX side `params` is a model if there is a mapping: the one given, or
+    the recorded one with `like` a model of the matched kind. Otherwise it is a dict of arrays by torch name.
+    `like` (a torch module, a state_dict or, with a mapping, a JAX model) must have the same names, shapes and dtypes.
+    A damaged bundle raises, naming the file and the newest intact bundle; there is no silent step back.
+    """
+    check_side(side)
+    folder = store.find(path)
+    fields, sections = store.read(folder)
+    label = str(folder)
+    give = giver(side)
+
+    stored = sections["weights"]
+    weights = stored | {name: _named(stored, first, label) for name, first in fields["aliases"].items()}
+    if like is not None:
+        if mapping is None and fields["mapping"] is not None and not (is_module(like) or is_state_dict(like)):
+            from ..bridge.mapping import Mapping
+
+            mapping = Mapping.from_json(tree.decode(fields["mapping"], f"{label}: mapping", str), like)
+        check_fits(weights, like, mapping)
+
+    if side == "jax" and mapping is not None:
+        params, buffers = mapping.to_jax(weights), {}
+    else:
+        given = {name: give(array, name) for name, array in stored.items()}
+        params = {name: given[fields["aliases"].get(name, name)] for name in weights}
+        buffers = {name: _named(params, name, label) for name in fields["buffers"]}
+        params = {name: array for name, array in params.items() if name not in buffers}
+    trees = {
+        part: tree.decode(fields[part], f"{label}: {part}", _giving(give, sections.get(part, {})))
+        for part in ("normalizer", "replay", "meta")
+    }
+    return Bundle(
+        params=params,
+        optimizer=optimizer_state.unpack(fields["optimizer"], sections.get("optimizer", {}), label),
+        buffers=buffers,
+        key=None if fields["key"] is None else _key(fields["key"], side, label),
+        step=fields["step"],
+        manifest=fields,
+        **trees,
+    )
+
+
+def _giving(give: Callable[[np.ndarray, str], Any], arrays: Arrays) -> Callable[[str], Any]:
+    return lambda name: give(arrays[name], name)
+
+
+def _named(arrays: dict[str, Any], name: Any, label: str) -> Any:
+    if name not in arrays:
+        raise CheckpointError(f"{label}: expected an array {str(name)[:80]!r} among the weights, got none.")
+    return arrays[name]
+
+
+def _key(record: dict[str, Any], side: str, label: str) -> Any:
+    try:
+        words = np.array(record["words"], np.uint32).reshape(record["shape"])
+        return words_to_key(words, record["impl"], side)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{label}: expected the words of a random key, got {error!r}.") from error

@@ -1,0 +1,269 @@
+"""Weights in the formats of others: `torch.save` state dicts, safetensors, `.npz` and orbax, in and out.
+
+Importers give NumPy arrays by name, exporters take arrays of any framework. Nothing is unpickled: torch files are read
+with `weights_only=True` and `.npz` files with `allow_pickle=False`. Exporters refuse to overwrite.
+"""
+
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping as Named
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError, UsageError, nearest
+from . import bundle, manifest, store, tensorfile, tree
+from .sides import giver, is_tensor, to_numpy
+from .weights import Arrays, named_arrays, store_once
+
+PathLike = str | os.PathLike
+ORBAX_MARKS = ("_CHECKPOINT_METADATA", "_METADATA")
+
+
+# torch.save
+
+
+def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
+    """The state dict in a `.pt` file, or the one under `entry` of a file that holds several things."""
+    import torch
+
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: expected a file made by torch.save, got none.") from error
+    except Exception as error:  # a damaged or hostile pickle can raise anything
+        raise CheckpointError(
+            f"{path}: expected a state dict that torch.load reads with weights_only=True, got "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}. Anything but tensors is refused: where the "
+            f"file is trusted, load it with torch and save its `state_dict()`."
+        ) from error
+    if entry is not None:
+        if not isinstance(found, Named) or entry not in found:
+            known = list(found) if isinstance(found, Named) else []
+            raise UsageError(f"{path}: expected an entry {entry!r}, got {known}.{nearest(entry, map(str, known))}")
+        found = found[entry]
+    if not isinstance(found, Named) or not all(map(is_tensor, found.values())):
+        inner = [k for k, v in found.items() if isinstance(v, Named)] if isinstance(found, Named) else []
+        raise CheckpointError(
+            f"{path}: expected a state dict of tensors only, got {_kinds(found)}."
+            + (f" Pass entry= one of {inner}." if inner else " Save `module.state_dict()`.")
+        )
+    return {name: to_numpy(tensor, name) for name, tensor in named_arrays(found, None, str(path)).items()}
+
+
+def _kinds(found: Any) -> str:
+    if not isinstance(found, Named):
+        return type(found).__name__
+    return "a dict with " + ", ".join(f"{str(k)[:40]}: {type(v).__name__}" for k, v in list(found.items())[:8])
+
+
+def export_torch(arrays: Named, path: PathLike) -> Path:
+    """Writes a state dict that `torch.load(path, weights_only=True)` reads; tied weights stay tied."""
+    import torch
+
+    stored, aliases = store_once(dict(arrays))
+    tensors = {name: giver("torch")(np.array(array), name) for name, array in stored.items()}
+    tensors |= {name: tensors[first] for name, first in aliases.items()}
+    return _write(path, lambda file: torch.save({name: tensors[name] for name in arrays}, file))
+
+
+# safetensors
+
+
+def import_safetensors(path: PathLike) -> Arrays:
+    """The arrays of a safetensors file."""
+    return tensorfile.read(store.read_bytes(Path(path))[0], str(path))
+
+
+def export_safetensors(arrays: Named, path: PathLike) -> Path:
+    """Writes one safetensors file; every name is written, tied or not."""
+    found = {name: to_numpy(value, name) for name, value in arrays.items()}
+    return _write(path, lambda file: tensorfile.write(file, found))
+
+
+# .npz
+
+
+def import_npz(path: PathLike) -> Arrays:
+    """The arrays of an `.npz` file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("a single array without a name")
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
+        raise CheckpointError(
+            f"{path}: expected an .npz file of plain arrays, got {type(error).__name__}: {str(error)[:200]}."
+        ) from error
+
+
+def export_npz(arrays: Named, path: PathLike) -> Path:
+    """Writes an `.npz` file (uncompressed); every name is written, tied or not."""
+    found = {name: to_numpy(value, name) for name, value in arrays.items()}
+    for name, array in found.items():
+        if array.dtype.isbuiltin != 1:
+            raise CheckpointError(
+                f"{name}: .npz cannot hold {array.dtype}, NumPy would read back raw bytes; use safetensors or torch."
+            )
+
+    def write(file: Any) -> None:
+        # np.savez takes names as keyword arguments, and so cannot write one called "file".
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, array in found.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
+    return _write(path, write)
+
+
+# orbax
+
+
+def import_orbax(path: PathLike) -> Arrays:
+    """The leaves of an orbax checkpoint by dotted path, in their stored dtypes whether or not JAX allows 64 bits."""
+    import jax
+    import orbax.checkpoint as ocp
+
+    try:
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            item = checkpointer.metadata(Path(path).absolute()).item_metadata
+            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item.tree)
+            found = checkpointer.restore(Path(path).absolute(), restore_args=as_numpy)
+    except Exception as error:  # orbax and tensorstore raise many kinds
+        raise CheckpointError(
+            f"{path}: expected an orbax checkpoint of arrays, got {type(error).__name__}: {str(error)[:200]}."
+        ) from error
+    arrays: Arrays = {}
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(found)[0]:
+        name = jax.tree_util.keystr(keys, simple=True, separator=".")
+        if name in arrays:
+            raise CheckpointError(f"{path}: expected one leaf {name!r}, got two whose paths both read so.")
+        arrays[name] = np.asarray(leaf)
+    return arrays
+
+
+def export_orbax(arrays: Named, path: PathLike) -> Path:
+    """Writes an orbax checkpoint of the flat dict; `StandardCheckpointer().restore(path)` reads it."""
+    import orbax.checkpoint as ocp
+
+    found = {name: to_numpy(value, name) for name, value in arrays.items()}
+    if empty := [name for name, array in found.items() if array.size == 0]:
+        raise CheckpointError(f"{empty[0]}: orbax cannot hold an empty array; drop it, or use another format.")
+    path = _new(path)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path.absolute(), found)
+    return path
+
+
+# From any to any
+
+_EXPORTERS: dict[str, tuple[str, Callable[[Named, PathLike], Path]]] = {
+    "torch": (".pt", export_torch),
+    "jax": (".jax.safetensors", export_safetensors),
+    "safetensors": (".safetensors", export_safetensors),
+    "npz": (".npz", export_npz),
+    "orbax": (".orbax", export_orbax),
+}
+TARGETS = (*_EXPORTERS, "bundle")
+
+
+def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
+    """Writes the weights of any known file or folder in another format, and returns where.
+
+    `source`: a bundle, a folder of bundles (its latest), a torch state dict, a safetensors or `.npz` file or an orbax
+    folder, recognised by content. `to`:
+
+        torch, safetensors, npz, orbax    weights under the names they have (torch names, from a bundle)
+        jax                               safetensors under JAX paths and layouts if the bundle records a mapping,
+                                          otherwise the same as safetensors
+        bundle                            a folder of bundles; a bundle inside is made by `checkpoint.save`
+
+    Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
+    replay) is named in a warning.
+    """
+    if to not in TARGETS:
+        raise UsageError(f"expected one of {', '.join(TARGETS)}, got {to!r}.{nearest(to, TARGETS)}")
+    source = Path(source)
+    suffix, export = _EXPORTERS.get(to, (".bundles", None))
+    out = source.with_name(source.stem + suffix) if out is None else Path(out)
+    kind = recognise(source)
+    if kind != "bundle":
+        arrays, step = _IMPORTERS[kind](source), 0
+    else:
+        loaded = bundle.load(source, side="numpy")
+        arrays, step = {**loaded.params, **loaded.buffers}, loaded.step
+        if left := [part for part in ("optimizer", "normalizer", "key", "replay") if loaded.manifest[part] is not None]:
+            warnings.warn(f"{to} holds weights only; left out: {', '.join(left)}", stacklevel=2)
+        if to == "jax" and loaded.manifest["mapping"] is not None:
+            arrays = _jax_leaves(arrays, loaded.manifest["mapping"])
+    return bundle.save(out, params=arrays, step=step) if export is None else export(arrays, out)
+
+
+def _jax_leaves(arrays: Arrays, recorded: dict[str, Any]) -> Arrays:
+    """Weights under the JAX paths and layouts of a recorded mapping."""
+    from ..bridge.mapping import Mapping
+
+    mapping = Mapping.from_json(tree.decode(recorded, "mapping", str), None)
+    return mapping.leaves_to_jax({name: array for name, array in arrays.items() if name not in mapping.tied})
+
+
+_IMPORTERS: dict[str, Callable[[Path], Arrays]] = {
+    "torch": import_torch,
+    "safetensors": import_safetensors,
+    "npz": import_npz,
+    "orbax": import_orbax,
+}
+
+
+def recognise(path: PathLike) -> str:
+    """The format of a file or folder, from its content: bundle, torch, safetensors, npz or orbax."""
+    path = Path(path)
+    if path.is_dir():
+        if (path / manifest.NAME).exists() or store.list_bundles(path):
+            return "bundle"
+        if any((path / mark).exists() for mark in ORBAX_MARKS):
+            return "orbax"
+    elif path.is_file():
+        with open(path, "rb") as file:
+            head = file.read(9)
+        if head.startswith(b"PK") and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+            if any(name.endswith("/data.pkl") for name in names):
+                return "torch"
+            if names and all(name.endswith(".npy") for name in names):
+                return "npz"
+        elif head.startswith(b"\x80"):  # a bare pickle, torch's format before 1.6
+            return "torch"
+        elif head[8:] == b"{":
+            return "safetensors"
+    raise CheckpointError(
+        f"{path}: expected a bundle, a folder of bundles, a torch state dict, a safetensors or .npz file or an orbax "
+        f"folder, got {'something else' if path.exists() else 'nothing at that path'}."
+    )
+
+
+def _new(path: PathLike) -> Path:
+    path = Path(path)
+    if path.exists() or path.is_symlink():
+        raise CheckpointError(f"{path}: expected a new name, got one that exists; remove it or choose another.")
+    return path
+
+
+def _write(path: PathLike, write: Callable[[Any], Any]) -> Path:
+    """Writes a new file under a temporary name, then renames it."""
+    path = _new(path)
+    scratch = path.with_name(path.name + ".tmp")
+    try:
+        with open(scratch, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.rename(path)
+    except OSError as error:
+        raise CheckpointError(f"{path}: expected to write the file, got {error}.") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,62 @@
+"""Optimiser state in a bundle: moments as arrays "<torch name>.<slot>", kind and groups in the manifest."""
+
+import sys
+from typing import Any
+
+from ..errors import CheckpointError, UsageError
+from . import tree
+from .sides import to_numpy
+from .weights import Arrays, is_module
+
+
+def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
+    """The neutral `OptimizerState` of a torch optimiser, an optax state or an `OptimizerState`; None of None."""
+    if optimizer is None or all(hasattr(optimizer, name) for name in ("kind", "groups", "moments")):
+        return optimizer
+    from ..bridge import optimizers
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(optimizer, torch.optim.Optimizer):
+        if not is_module(params):
+            raise UsageError(
+                f"expected params to be the torch module whose parameters {type(optimizer).__name__} updates, because "
+                f"a torch optimiser does not know their names; got {type(params).__name__}."
+            )
+        return optimizers.read_torch(optimizer, dict(params.named_parameters()))
+    if mapping is None or like is None:
+        raise UsageError(
+            f"expected an OptimizerState or a torch optimiser, or an optax state together with mapping= and "
+            f"optimizer_like= (the OptimizerState it was built from); got {type(optimizer).__qualname__}."
+        )
+    return optimizers.read_optax(optimizer, like, mapping)
+
+
+def pack(state: Any, arrays: Arrays) -> dict[str, Any]:
+    """The manifest's part of `state`; its moments are added to `arrays`."""
+    for name, slots in state.moments.items():
+        for slot, value in slots.items():
+            if (stored := f"{name}.{slot}") in arrays:
+                raise CheckpointError(f"optimizer: expected one array {stored!r}, got two; rename {name!r}.")
+            arrays[stored] = to_numpy(value, stored)
+    return {
+        "kind": state.kind,
+        "groups": tree.encode(list(state.groups), "optimizer groups"),
+        "moments": {name: list(slots) for name, slots in state.moments.items()},
+    }
+
+
+def unpack(record: dict[str, Any] | None, arrays: Arrays, label: str) -> Any:
+    """The `OptimizerState` that `pack` took apart."""
+    if record is None:
+        return None
+    from ..bridge.optimizers import OptimizerState
+
+    match record:
+        case {"kind": str(kind), "groups": [*_] as groups, "moments": dict(moments)}:
+            try:
+                found = {n: {slot: arrays[f"{n}.{slot}"] for slot in slots} for n, slots in moments.items()}
+            except (KeyError, TypeError) as error:
+                raise CheckpointError(f"{label}: expected every optimiser moment listed, got {error!r}.") from error
+            groups = tree.decode(groups, f"{label}: optimizer groups", arrays.__getitem__)
+            return OptimizerState(kind=kind, groups=tuple(groups), moments=found)
+    raise CheckpointError(f"{label}: expected kind, groups and moments of an optimiser, got {str(record)[:200]}.")
