@@ -1,0 +1,65 @@
+"""Weights under one set of names: torch's, or JAX's where several torch arrays are one leaf in JAX."""
+
+from collections.abc import Mapping as Named
+from typing import Any
+
+import numpy as np
+
+from ..bridge.mapping import Mapping
+from .arrays import to_numpy
+
+Weights = dict[str, np.ndarray]  # a state_dict in NumPy
+
+
+def from_torch(mapping: Mapping, state_dict: Named[str, Any]) -> Weights:
+    """Every mapped array of a `state_dict`. Where a rule loses something (two biases that are only ever added), the
+    two sides can only be compared as JAX holds them."""
+    arrays = {name: to_numpy(value) for name, value in state_dict.items()}
+    named = {}
+    for entry in mapping.entries:
+        if entry.rule.lossy:
+            named |= mapping.leaves_to_jax({name: arrays[name] for name in entry.torch})
+        else:
+            named |= {name: arrays[name] for name in entry.torch}
+    unmapped = set(arrays) - {n for e in mapping.entries for n in e.torch} - set(mapping.tied) - set(mapping.torch_only)
+    return named | {name: arrays[name] for name in sorted(unmapped)}
+
+
+def from_jax(mapping: Mapping, leaves: Named[str, Any]) -> Weights:
+    """The leaves of a JAX model under the names of `from_torch`."""
+    arrays = {path: to_numpy(leaf) for path, leaf in leaves.items() if path not in mapping.jax_only}
+    named = {}
+    for entry in mapping.entries:
+        part = {path: arrays.pop(path) for path in entry.jax}
+        named |= part if entry.rule.lossy else mapping.leaves_to_torch(part)
+    return named | arrays
+
+
+def jax_names(mapping: Mapping | None) -> dict[str, str]:
+    """The JAX paths of each name, for messages."""
+    entries = mapping.entries if mapping else ()
+    return {name: " + ".join(e.jax) for e in entries if not e.rule.lossy for name in e.torch}
+
+
+def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:
+    """The weights with one parameter moved by a thousandth of its scale, each element differently: a common shift is
+    invisible to a softmax or a normalisation."""
+    array = weights[name]
+    scale = float(np.abs(array).max(initial=0.0)) or 1.0
+    moved = array + (1e-3 * scale * np.cos(1.0 + np.arange(array.size))).reshape(array.shape).astype(array.dtype)
+    return _retie(mapping, {**weights, name: moved})
+
+
+def jitter(mapping: Mapping, weights: Weights) -> Weights:
+    """Every weight moved by about one unit in the last place."""
+    moved = {
+        name: np.nextafter(a, np.where(np.arange(a.size).reshape(a.shape) % 2, np.inf, -np.inf).astype(a.dtype))
+        if a.dtype.kind == "f"
+        else a
+        for name, a in weights.items()
+    }
+    return _retie(mapping, moved)
+
+
+def _retie(mapping: Mapping, weights: Weights) -> Weights:
+    return weights | {alias: weights[name] for alias, name in mapping.tied.items()}
