@@ -39,16 +39,16 @@ class Bundle:
         weights = {**self.params, **self.buffers}
         check_fits(weights, module, None)
         if optimizer is not None:
-            from ..bridge import optimizers
+            from ..bridge.optimizers import write_torch
 
-            optimizers.write_torch(self._optimizer_state(), optimizer, dict(module.named_parameters()))
+            write_torch(self._optimizer_state(), optimizer, dict(module.named_parameters()))
         module.load_state_dict(weights)
 
     def optax(self, mapping: Any) -> Any:
         """What `bridge.optimizers.build_optax` makes of the optimiser: transformation, state and schedule."""
-        from ..bridge import optimizers
+        from ..bridge.optimizers import build_optax
 
-        return optimizers.build_optax(self._optimizer_state(), mapping)
+        return build_optax(self._optimizer_state(), mapping)
 
     def _optimizer_state(self) -> Any:
         if self.optimizer is None:
@@ -161,7 +161,7 @@ def _giving(give: Callable[[np.ndarray, str], Any], arrays: Arrays) -> Callable[
 
 
 def _named(arrays: dict[str, Any], name: Any, label: str) -> Any:
-    if name not in arrays:
+    if not isinstance(name, str) or name not in arrays:
         raise CheckpointError(f"{label}: expected an array {str(name)[:80]!r} among the weights, got none.")
     return arrays[name]
 

@@ -35,9 +35,9 @@ def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
         raise CheckpointError(f"{path}: expected a file made by torch.save, got none.") from error
     except Exception as error:  # a damaged or hostile pickle can raise anything
         raise CheckpointError(
-            f"{path}: expected a state dict that torch.load reads with weights_only=True, got "
-            f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}. Anything but tensors is refused: where the "
-            f"file is trusted, load it with torch and save its `state_dict()`."
+            f"{path}: expected a state dict that torch.load reads with weights_only=True, got {type(error).__name__}: "
+            f"{str(error).partition(chr(10))[0][:200]}. Anything but tensors is refused: where the file is trusted, "
+            f"load it with torch and save its `state_dict()`."
         ) from error
     if entry is not None:
         if not isinstance(found, Named) or entry not in found:
@@ -103,7 +103,7 @@ def export_npz(arrays: Named, path: PathLike) -> Path:
     """Writes an `.npz` file (uncompressed); every name is written, tied or not."""
     found = {name: to_numpy(value, name) for name, value in arrays.items()}
     for name, array in found.items():
-        if array.dtype.isbuiltin != 1:
+        if array.dtype.isbuiltin == 2:  # from ml_dtypes
             raise CheckpointError(
                 f"{name}: .npz cannot hold {array.dtype}, NumPy would read back raw bytes; use safetensors or torch."
             )
@@ -178,7 +178,7 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
         torch, safetensors, npz, orbax    weights under the names they have (torch names, from a bundle)
         jax                               safetensors under JAX paths and layouts if the bundle records a mapping,
                                           otherwise the same as safetensors
-        bundle                            a folder of bundles; a bundle inside is made by `checkpoint.save`
+        bundle                            a folder with one bundle of step 0
 
     Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
     replay) is named in a warning.
@@ -189,16 +189,18 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
     suffix, export = _EXPORTERS.get(to, (".bundles", None))
     out = source.with_name(source.stem + suffix) if out is None else Path(out)
     kind = recognise(source)
+    if kind == to:
+        raise UsageError(f"{source}: expected something to convert, got a {to} already; copy it instead.")
     if kind != "bundle":
-        arrays, step = _IMPORTERS[kind](source), 0
+        arrays = _IMPORTERS[kind](source)
     else:
         loaded = bundle.load(source, side="numpy")
-        arrays, step = {**loaded.params, **loaded.buffers}, loaded.step
+        arrays = {**loaded.params, **loaded.buffers}
         if left := [part for part in ("optimizer", "normalizer", "key", "replay") if loaded.manifest[part] is not None]:
             warnings.warn(f"{to} holds weights only; left out: {', '.join(left)}", stacklevel=2)
         if to == "jax" and loaded.manifest["mapping"] is not None:
             arrays = _jax_leaves(arrays, loaded.manifest["mapping"])
-    return bundle.save(out, params=arrays, step=step) if export is None else export(arrays, out)
+    return bundle.save(out, params=arrays) if export is None else export(arrays, out)
 
 
 def _jax_leaves(arrays: Arrays, recorded: dict[str, Any]) -> Arrays:

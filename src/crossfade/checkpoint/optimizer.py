@@ -13,8 +13,6 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
     """The neutral `OptimizerState` of a torch optimiser, an optax state or an `OptimizerState`; None of None."""
     if optimizer is None or all(hasattr(optimizer, name) for name in ("kind", "groups", "moments")):
         return optimizer
-    from ..bridge import optimizers
-
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(optimizer, torch.optim.Optimizer):
         if not is_module(params):
@@ -22,13 +20,17 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
                 f"expected params to be the torch module whose parameters {type(optimizer).__name__} updates, because "
                 f"a torch optimiser does not know their names; got {type(params).__name__}."
             )
-        return optimizers.read_torch(optimizer, dict(params.named_parameters()))
+        from ..bridge.optimizers import read_torch
+
+        return read_torch(optimizer, dict(params.named_parameters()))
     if mapping is None or like is None:
         raise UsageError(
             f"expected an OptimizerState or a torch optimiser, or an optax state together with mapping= and "
             f"optimizer_like= (the OptimizerState it was built from); got {type(optimizer).__qualname__}."
         )
-    return optimizers.read_optax(optimizer, like, mapping)
+    from ..bridge.optimizers import read_optax
+
+    return read_optax(optimizer, like, mapping)
 
 
 def pack(state: Any, arrays: Arrays) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def describe(array: np.ndarray) -> dict[str, Any]:
 
 def _chunks(array: np.ndarray) -> Iterator[bytes]:
     """The elements as private little-endian bytes, so that hash and file agree even if the array changes meanwhile."""
-    array = np.asarray(array, array.dtype.newbyteorder("<") if array.dtype.isbuiltin == 1 else None, order="C")
+    array = np.asarray(array, array.dtype.newbyteorder("<") if array.dtype.isbuiltin != 2 else None, order="C")
     flat = array.reshape(-1).view(np.uint8)
     for start in range(0, flat.size, CHUNK):
         yield flat[start : start + CHUNK].tobytes()
@@ -119,8 +119,8 @@ def read(data: np.ndarray, label: str) -> dict[str, np.ndarray]:
         size = math.prod(shape) * dtype.itemsize
         if (begin, stop) != (end, end + size):
             raise CheckpointError(
-                f"{label}: expected array {name!r}, {dtype} {shape}, in bytes {end:,} to {end + size:,}, but its header "
-                f"claims {begin:,} to {stop:,}; the file is damaged or hostile."
+                f"{label}: expected array {name!r}, {dtype} {shape}, in bytes {end:,} to {end + size:,}, but the "
+                f"header says {begin:,} to {stop:,}; the file is damaged or hostile."
             )
         end = stop
         if start + stop <= data.size:

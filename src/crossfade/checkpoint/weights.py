@@ -45,11 +45,11 @@ def store_once(named: dict[str, Any]) -> tuple[Arrays, dict[str, str]]:
     aliases: dict[str, str] = {}
     first: dict[Any, str] = {}
     for name, value in named.items():
-        place = memory(value)
+        array, place = to_numpy(value, name), memory(value)
         if place is not None and place in first:
             aliases[name] = first[place]
         else:
-            arrays[name] = to_numpy(value, name)
+            arrays[name] = array
             first[place] = name
     return arrays, aliases
 
