@@ -43,11 +43,9 @@ def to_schedule(
 def advance(scheduler: LRScheduler, epochs: int) -> None:
     """Steps a torch scheduler over `epochs` scheduler steps whose updates were made elsewhere."""
     if epochs < 0:
-        raise UsageError(
-            f"the torch optimiser is {-epochs} scheduler steps ahead of the optax state; pass a newer state."
-        )
+        raise UsageError(f"expected an optax state no older than torch's; it is {-epochs} scheduler steps behind.")
     if epochs:
-        scheduler.optimizer._opt_called = True  # torch warns of a scheduler that runs ahead of its optimiser
+        vars(scheduler.optimizer)["_opt_called"] = True  # else torch warns that the scheduler runs ahead
     for _ in range(epochs):
         scheduler.step()
 
@@ -58,8 +56,8 @@ def _formulas(scheduler: LRScheduler, horizon: int | None) -> list[Formula]:
         return [_lambda(float(base), function, horizon, scheduler.last_epoch) for base, function in pairs]
     if type(scheduler) not in FORMULAS:
         raise NoCounterpart(
-            f"expected one of {', '.join(c.__name__ for c in FORMULAS)}, LambdaLR; got {type(scheduler).__name__}, which "
-            f"has no traceable counterpart here. Write it as a LambdaLR, or pass your own schedule to build_optax."
+            f"expected one of {', '.join(c.__name__ for c in FORMULAS)}, LambdaLR; got {type(scheduler).__name__}, "
+            f"which has no traceable counterpart here. Write it as a LambdaLR, or pass a schedule to build_optax."
         )
     return [FORMULAS[type(scheduler)](scheduler, float(base)) for base in scheduler.base_lrs]
 
@@ -113,7 +111,7 @@ def _power(gamma: float, exponent: Any, xp: Any) -> Any:
     return xp.exp(exponent * math.log(gamma))
 
 
-def _lambda(base: float, function: Callable[[int], float], horizon: int | None, now: int) -> Formula:
+def _lambda(base: float, function: Callable[[Any], Any], horizon: int | None, now: int) -> Formula:
     """A user's function of the epoch: a table of it if `horizon` is given, else traced and checked against itself."""
     if horizon is not None:
         if now >= horizon:
@@ -126,10 +124,10 @@ def _lambda(base: float, function: Callable[[int], float], horizon: int | None, 
     return lambda epoch, xp: base * (traced(epoch) if xp is jnp else float(function(int(epoch))))
 
 
-def _check_traceable(function: Callable[[int], float], now: int) -> None:
+def _check_traceable(function: Callable[[Any], Any], now: int) -> None:
     """Refuses a function that cannot be traced, or that gives other values when it is (int32 overflow, float32)."""
     epochs = [now + ahead for ahead in PROBES]
-    tolerance = 1e-12 if jax.config.jax_enable_x64 else 1e-5
+    tolerance = 1e-12 if jnp.result_type(float) == jnp.float64 else 1e-5
     try:
         host = np.asarray([float(function(epoch)) for epoch in epochs])
         traced = np.asarray(jax.vmap(function)(jnp.asarray(epochs)))

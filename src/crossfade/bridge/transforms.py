@@ -4,7 +4,7 @@ Where optax computes what torch computes, the chain is plain optax. The few tran
 optax differs; each says where. `SLOTS` tells which field of which optax state holds which of torch's moments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -12,33 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
-from ..errors import NoCounterpart
-
 Schedule = Callable[[Any], Any]
-
-HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
-    "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
-    "Adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
-    "AdamW": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
-    "RMSprop": ("lr", "alpha", "eps", "momentum", "centered", "weight_decay", "maximize"),
-    "Adagrad": ("lr", "lr_decay", "eps", "initial_accumulator_value", "weight_decay", "maximize"),
-}
-
-
-def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
-    """The moments torch keeps for each parameter of a group, `step` apart."""
-    match kind:
-        case "SGD":
-            return ("momentum_buffer",) if group["momentum"] else ()
-        case "Adam" | "AdamW":
-            return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
-        case "RMSprop":
-            momentum = ("momentum_buffer",) if group["momentum"] else ()
-            return ("square_avg",) + (("grad_avg",) if group["centered"] else ()) + momentum
-        case "Adagrad":
-            return ("sum",)
-        case _:
-            raise NoCounterpart(f"expected one of {', '.join(HYPERPARAMETERS)}, got {kind!r}.")
 
 
 def transformation(kind: str, group: dict[str, Any], schedule: Schedule) -> optax.GradientTransformation:
@@ -101,7 +75,7 @@ def trace_with_dampening(decay: float, dampening: float) -> optax.GradientTransf
 class AmsgradState(NamedTuple):
     """Moments of AMSGrad as torch keeps them: `nu_max` is the largest raw `nu`."""
 
-    count: Int[Array, ""]
+    step: Int[Array, ""]
     mu: PyTree
     nu: PyTree
     nu_max: PyTree
@@ -115,15 +89,15 @@ def scale_by_amsgrad(b1: float, b2: float, eps: float) -> optax.GradientTransfor
         return AmsgradState(jnp.zeros([], jnp.int32), zeros, zeros, zeros)
 
     def update(updates, state, params=None):
-        count = state.count + 1
+        step = state.step + 1
         mu = jax.tree.map(lambda g, m: b1 * m + (1 - b1) * g, updates, state.mu)
         nu = jax.tree.map(lambda g, v: b2 * v + (1 - b2) * g * g, updates, state.nu)
         nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu)
-        c1, c2 = 1 - b1**count, 1 - b2**count
+        c1, c2 = 1 - b1**step, 1 - b2**step
         scaled = jax.tree.map(
             lambda m, v: m / c1.astype(m.dtype) / (jnp.sqrt(v / c2.astype(v.dtype)) + eps), mu, nu_max
         )
-        return scaled, AmsgradState(count, mu, nu, nu_max)
+        return scaled, AmsgradState(step, mu, nu, nu_max)
 
     return optax.GradientTransformation(init, update)
 
@@ -140,10 +114,10 @@ def scale_by_root_sum_of_squares(eps: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
-# State type -> field -> torch's slot. "step" fields are counts, one for the whole group.
+# State type -> field -> torch's slot. "step" is a count, one for the whole group; "started" tells if it is above 0.
 SLOTS: dict[type, dict[str, str]] = {
     optax.ScaleByAdamState: {"count": "step", "mu": "exp_avg", "nu": "exp_avg_sq"},
-    AmsgradState: {"count": "step", "mu": "exp_avg", "nu": "exp_avg_sq", "nu_max": "max_exp_avg_sq"},
+    AmsgradState: {"step": "step", "mu": "exp_avg", "nu": "exp_avg_sq", "nu_max": "max_exp_avg_sq"},
     optax.TraceState: {"trace": "momentum_buffer"},
     DampenedTraceState: {"trace": "momentum_buffer", "started": "started"},
     optax.ScaleByRmsState: {"nu": "square_avg"},
@@ -151,3 +125,24 @@ SLOTS: dict[type, dict[str, str]] = {
     optax.ScaleByRssState: {"sum_of_squares": "sum"},
     optax.ScaleByScheduleState: {"count": "step"},
 }
+
+
+def read_slots(opt_state: PyTree) -> Iterator[tuple[str, Any]]:
+    """Every (slot, value) in an optax state; the value is a tree like the parameters, or a scalar for `step`."""
+    for node in jax.tree.leaves(opt_state, is_leaf=_has_slots):
+        for field, slot in SLOTS.get(type(node), {}).items():
+            yield slot, getattr(node, field)
+
+
+def map_slots(function: Callable[[str, Any], Any], opt_state: PyTree) -> PyTree:
+    """The same optax state with every slot's value replaced by `function(slot, value)`."""
+
+    def mapped(node: Any) -> Any:
+        fields = SLOTS.get(type(node), {})
+        return node._replace(**{f: function(s, getattr(node, f)) for f, s in fields.items()}) if fields else node
+
+    return jax.tree.map(mapped, opt_state, is_leaf=_has_slots)
+
+
+def _has_slots(node: Any) -> bool:
+    return type(node) in SLOTS

@@ -1,0 +1,180 @@
+"""torch optimisers as plain data: `OptimizerState`, read from a torch optimiser and written into one."""
+
+from collections.abc import Iterable, Mapping as Named
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..errors import NoCounterpart, TransferError, UsageError
+from .transfer import numpy_to_tensor, tensor_to_numpy
+
+Parameters = nn.Module | Named[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
+
+
+HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
+    "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
+    "Adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
+    "AdamW": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
+    "RMSprop": ("lr", "alpha", "eps", "momentum", "centered", "weight_decay", "maximize"),
+    "Adagrad": ("lr", "lr_decay", "eps", "initial_accumulator_value", "weight_decay", "maximize"),
+}
+
+
+def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
+    """The moments torch keeps for each parameter of a group, `step` apart."""
+    match kind:
+        case "SGD":
+            return ("momentum_buffer",) if group["momentum"] else ()
+        case "Adam" | "AdamW":
+            return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
+        case "RMSprop":
+            momentum = ("momentum_buffer",) if group["momentum"] else ()
+            return ("square_avg",) + (("grad_avg",) if group["centered"] else ()) + momentum
+        case "Adagrad":
+            return ("sum",)
+        case _:
+            raise NoCounterpart(f"expected one of {', '.join(HYPERPARAMETERS)}, got {kind!r}.")
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """A torch optimiser as plain data: hyper-parameters by group and moments by parameter.
+
+    Each group has its hyper-parameters as JSON values, `names` of its parameters, and which of these are `frozen`
+    (`requires_grad=False`, skipped by torch). Moments are complete: before the first step they are zero and `step` is
+    0. SGD gets a `step` too, which torch does not keep: 1 stands for "momentum has begun" when no one has counted.
+    """
+
+    kind: str  # "SGD", "Adam", "AdamW", "RMSprop" or "Adagrad"
+    groups: tuple[dict[str, Any], ...]
+    moments: dict[str, dict[str, np.ndarray]]  # torch name -> slot -> array; `step` is 0-d
+
+    @property
+    def trained(self) -> dict[str, int]:
+        """Every parameter that moves, with the index of its group."""
+        return {n: i for i, group in enumerate(self.groups) for n in group["names"] if n not in group["frozen"]}
+
+    @property
+    def step(self) -> int:
+        """How many updates the parameters have had; one number, as optax counts."""
+        steps: dict[int, list[str]] = {}
+        for name in self.trained:
+            steps.setdefault(int(self.moments[name]["step"]), []).append(name)
+        if len(steps) > 1:
+            counts = "; ".join(f"step {step}: {', '.join(names)}" for step, names in sorted(steps.items()))
+            raise NoCounterpart(
+                f"expected every parameter of {self.kind} at the same step, because optax counts once for all; got "
+                f"{counts}. torch skips parameters without a gradient: give these an optimiser of their own, or "
+                f"freeze the ones that never get a gradient with requires_grad_(False)."
+            )
+        return next(iter(steps), 0)
+
+    def at_step(self, step: int) -> "OptimizerState":
+        """The same state with every moving parameter's count set."""
+        count = {"step": np.asarray(step, np.float32)}
+        return replace(self, moments={n: s | count if n in self.trained else s for n, s in self.moments.items()})
+
+
+def read_torch(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> OptimizerState:
+    """The state of a torch optimiser under the names of `named_parameters` (a module, pairs or a dict)."""
+    kind = _kind(optimizer)
+    names = _names(optimizer, named_parameters)
+    groups, moments = [], {}
+    for group in optimizer.param_groups:
+        hyper = {key: _plain(key, group[key]) for key in (*HYPERPARAMETERS[kind], "initial_lr") if key in group}
+        named = {names[id(p)]: p for p in group["params"]}
+        frozen = [name for name, p in named.items() if not p.requires_grad]
+        groups.append({"names": list(named), "frozen": frozen, **hyper})
+        for name, parameter in named.items():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                raise NoCounterpart(f"{name}: optax has no sparse gradients; make the layer with sparse=False.")
+            kept = optimizer.state.get(parameter, {})
+            if kept or name not in frozen:
+                moments[name] = _moments(kind, hyper, name, parameter, kept)
+    return OptimizerState(kind, tuple(groups), moments)
+
+
+def write_torch(state: OptimizerState, optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> None:
+    """Puts moments and hyper-parameters into a torch optimiser of the same kind and groups, in place."""
+    if (kind := _kind(optimizer)) != state.kind:
+        raise UsageError(f"expected a torch optimiser of kind {state.kind}, got {kind}.")
+    names = _names(optimizer, named_parameters)
+    grouped = [{names[id(p)]: p for p in group["params"]} for group in optimizer.param_groups]
+    if (got := [sorted(named) for named in grouped]) != (expected := [sorted(g["names"]) for g in state.groups]):
+        raise UsageError(f"expected parameter groups {expected}, got {got}. Build the optimiser with the same groups.")
+    record = optimizer.state_dict()
+    record["state"] = {}
+    for target, group, named in zip(record["param_groups"], state.groups, grouped, strict=True):
+        target.update({k: tuple(v) if k == "betas" else v for k, v in group.items() if k not in ("names", "frozen")})
+        for index, (name, parameter) in zip(target["params"], named.items(), strict=True):
+            if kept := _torch_slots(state, group, name, parameter):
+                record["state"][index] = kept
+    optimizer.load_state_dict(record)
+
+
+def _kind(optimizer: torch.optim.Optimizer) -> str:
+    kind = type(optimizer).__name__
+    if type(optimizer) is not getattr(torch.optim, kind, None) or kind not in HYPERPARAMETERS:
+        raise NoCounterpart(
+            f"expected one of torch.optim's {', '.join(HYPERPARAMETERS)}, got {type(optimizer).__module__}.{kind}, "
+            f"which has no exact optax counterpart here. Keep that optimiser in torch, or change to one of these."
+        )
+    return kind
+
+
+def by_name(parameters: Parameters) -> dict[str, torch.Tensor]:
+    """Parameters by name, from a module, a dict or pairs."""
+    return dict(parameters.named_parameters() if isinstance(parameters, nn.Module) else parameters)
+
+
+def _names(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> dict[int, str]:
+    names = {id(parameter): name for name, parameter in by_name(named_parameters).items()}
+    nameless = [tuple(p.shape) for g in optimizer.param_groups for p in g["params"] if id(p) not in names]
+    if nameless:
+        raise UsageError(
+            f"expected the named parameters this optimiser updates, got none for those of shape {nameless}. Pass the "
+            f"module the optimiser was built for, not a copy of it or its state_dict."
+        )
+    return names
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor) or (isinstance(value, tuple) and any(map(torch.is_tensor, value))):
+        raise NoCounterpart(f"{key} is a tensor, which optax would take as a constant; give torch a Python float.")
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: dict) -> dict[str, np.ndarray]:
+    expected = slots(kind, hyper)
+    kept = {slot: value for slot, value in kept.items() if value is not None}
+    if not kept:
+        zeros = tensor_to_numpy(torch.zeros_like(parameter))
+        return {"step": np.asarray(0, np.float32)} | {slot: zeros.copy() for slot in expected}
+    if missing := [slot for slot in expected if slot not in kept]:
+        raise NoCounterpart(
+            f"{name}: expected the moments {', '.join(expected)} of {kind}, missing {', '.join(missing)}. A flag of "
+            f"the group was changed after the first step: set it back, or start the optimiser anew."
+        )
+    step = tensor_to_numpy(kept["step"]) if "step" in kept else np.asarray(1, np.float32)
+    return {"step": step} | {slot: tensor_to_numpy(kept[slot]) for slot in expected}
+
+
+def _torch_slots(state: OptimizerState, group: dict, name: str, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What torch itself would hold for one parameter: nothing before the first step, save for Adagrad's sum."""
+    moments = state.moments.get(name)
+    if moments is None or (not moments["step"] and state.kind != "Adagrad"):
+        return {}
+    kept = {slot: numpy_to_tensor(moments[slot]) for slot in slots(state.kind, group)}
+    for slot, value in kept.items():
+        if (value.dtype, value.shape) != (parameter.dtype, parameter.shape):
+            raise TransferError(
+                f"{name}.{slot}: expected {parameter.dtype} of shape {tuple(parameter.shape)} like the parameter, got "
+                f"{value.dtype} of shape {tuple(value.shape)}. Use an optimiser of the module the state belongs to."
+            )
+    if state.kind == "SGD":
+        return kept
+    count = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32  # as torch chooses
+    return {"step": torch.tensor(float(moments["step"]), dtype=count), **kept}
