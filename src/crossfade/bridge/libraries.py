@@ -30,6 +30,7 @@ class JaxModel:
     state: PyTree  # every other array: batch statistics, counters, random keys
     build: Callable[[PyTree, PyTree], Any]
     call: Callable[[Any, Any], Any]  # (model, x) -> y, as this library's users write it for a batch
+    inference: Callable[[Any], Any] = lambda model: model  # the model with dropout off and running statistics in use
 
     def leaves(self) -> dict[str, jax.Array]:
         """Every array by its dotted path, parameters first."""
@@ -91,7 +92,10 @@ def _equinox(model: Any) -> JaxModel | None:
         in_axes = (0,) * len(args) + (None,)
         return jax.vmap(module, axis_name="batch", in_axes=in_axes, out_axes=(0, None))(*args, state)[0]
 
-    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call)
+    def inference(model):
+        return (eqx.nn.inference_mode(model[0]), model[1]) if stateful else eqx.nn.inference_mode(model)
+
+    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call, inference)
 
 
 def _nnx(model: Any) -> JaxModel | None:
@@ -104,7 +108,12 @@ def _nnx(model: Any) -> JaxModel | None:
     def call(model, x):
         return model(*x) if isinstance(x, tuple) else model(x)
 
-    return JaxModel("nnx", params, rest, lambda params, rest: nnx.merge(graph, params, rest), call)
+    def inference(model):
+        model = nnx.clone(model)
+        model.eval()
+        return model
+
+    return JaxModel("nnx", params, rest, lambda params, rest: nnx.merge(graph, params, rest), call, inference)
 
 
 def _linen(model: Any) -> JaxModel | None:

@@ -45,6 +45,8 @@ class Mapping:
     tied: dict[str, str] = field(default_factory=dict)
     torch_only: dict[str, np.ndarray] = field(default_factory=dict)
     jax_only: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()  # torch names on which the example's outputs do not depend
+    origin: tuple | None = field(default=None, repr=False, compare=False)  # what `verify` runs: match's own arguments
 
     @classmethod
     def by_name(cls, torch_module: torch.nn.Module, jax_model: Any) -> "Mapping":

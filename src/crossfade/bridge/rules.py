@@ -123,6 +123,12 @@ def stack() -> Op:
     return Op("stack", (), lambda x: (_xp(x[0]).stack(x),), lambda y: tuple(y[0][i] for i in range(y[0].shape[0])))
 
 
+def unstack() -> Op:
+    """The inverse of `stack`: one array with an ensemble axis becomes a list."""
+    inner = stack()
+    return Op("unstack", (), inner.inverse, inner.forward)
+
+
 def concat(axis: int, *sizes: int) -> Op:
     """Several arrays joined along one axis."""
     joined = lambda x: (_xp(x[0]).concatenate(x, axis=axis),)
@@ -158,5 +164,5 @@ def add() -> Op:
 
 
 OPS: dict[str, Callable[..., Op]] = {
-    op.__name__: op for op in (permute, reshape, flip, take, stack, concat, split, each, add)
+    op.__name__: op for op in (permute, reshape, flip, take, stack, unstack, concat, split, each, add)
 }

@@ -1,0 +1,197 @@
+"""Which JAX leaves could hold which torch arrays, and by which rule: guesses, in order of preference.
+
+A guess costs nothing when both sides use the array in the same way, so that the rule follows from the axes' roles. It
+costs more when only the shapes fit. Guesses are never trusted: the search keeps those that give the right numbers.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import permutations
+
+from .dataflow_torch import Use
+from .mapping import Entry
+from .rules import Op, Rule, each, permute, reshape, stack, unstack
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Entries that would settle one item, and how far-fetched they are."""
+
+    entries: tuple[Entry, ...]
+    cost: int
+
+    @property
+    def leaves(self) -> frozenset[str]:
+        return frozenset(path for entry in self.entries for path in entry.jax)
+
+
+@dataclass
+class Item:
+    """Torch arrays that are matched together: one array, the copies of an ensemble, or a recurrent cell."""
+
+    names: tuple[str, ...]
+    candidates: list[Candidate]
+    tried: str = "same shape, permuted axes, or a flattened image"  # for messages
+    optional: bool = False  # a buffer, which JAX may hold as a constant
+
+
+def single_item(
+    name: str,
+    shapes: dict[str, Shape],
+    leaves: dict[str, Shape],
+    uses: tuple[dict[str, Use], dict[str, Use]],
+    flattened: set[Shape],
+) -> Item:
+    """One torch array and every leaf whose shape it can take."""
+    found = []
+    for path, shape in leaves.items():
+        for ops, cost in arrangements(shapes[name], shape, uses[0].get(name), uses[1].get(path), flattened):
+            found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost))
+    return Item((name,), found)
+
+
+def stacked_items(
+    names: set[str],
+    shapes: dict[str, Shape],
+    leaves: dict[str, Shape],
+    uses: tuple[dict[str, Use], dict[str, Use]],
+    flattened: set[Shape],
+) -> list[Item]:
+    """Lists of equal torch modules whose arrays JAX holds stacked along a leading axis."""
+    items: list[Item] = []
+    taken: set[str] = set()
+    for members in _siblings({n: shapes[n] for n in shapes if n in names}):
+        if any(m & taken for m in map(set, members)):
+            continue
+        alone = any(not single_item(n, shapes, leaves, uses, flattened).candidates for n in members[0])
+        group = [_stack(group, shapes, leaves, uses, flattened) for group in zip(*members, strict=True)]
+        if alone and all(item.candidates for item in group):
+            items += group
+            taken.update(n for m in members for n in m)
+    return items
+
+
+def _stack(group: tuple[str, ...], shapes, leaves, uses, flattened) -> Item:
+    found = []
+    for path, shape in leaves.items():
+        if len(shape) and shape[0] == len(group):
+            inner = _without_batch(uses[1].get(path))
+            for ops, cost in arrangements(shapes[group[0]], shape[1:], uses[0].get(group[0]), inner, flattened):
+                rule = Rule(each(*ops), stack()) if ops else Rule(stack())
+                found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
+    return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
+
+
+def unstacked_items(
+    names: set[str],
+    shapes: dict[str, Shape],
+    leaves: dict[str, Shape],
+    uses: tuple[dict[str, Use], dict[str, Use]],
+    flattened: set[Shape],
+) -> list[Item]:
+    """Torch arrays with a leading ensemble axis that JAX holds as a list of equal modules."""
+    items = []
+    groups = [group for members in _siblings(leaves) for group in zip(*members, strict=True)]
+    for name in sorted(names, key=list(shapes).index):
+        if single_item(name, shapes, leaves, uses, flattened).candidates or not shapes[name]:
+            continue
+        found = []
+        for group in groups:
+            if len(group) == shapes[name][0]:
+                use, inner = _without_batch(uses[0].get(name)), uses[1].get(group[0])
+                for ops, cost in arrangements(shapes[name][1:], leaves[group[0]], use, inner, flattened):
+                    rule = Rule(unstack(), each(*ops)) if ops else Rule(unstack())
+                    found.append(Candidate((Entry((name,), group, rule, "dataflow"),), cost))
+        items.append(Item((name,), found, f"{shapes[name][0]} leaves, one for each row"))
+    return [item for item in items if item.candidates]
+
+
+def _without_batch(use: Use | None) -> Use | None:
+    """The use of one member of a stack, whose own axes come after the leading one."""
+    return use and Use(use.kind, {role: axis - 1 for role, axis in use.axes.items() if axis > 0})
+
+
+def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
+    """Groups of equal modules: for each group its members, for each member its names, largest modules first."""
+    modules: dict[str, dict[str, Shape]] = defaultdict(dict)
+    for name, shape in shapes.items():
+        words = re.split(r"([./])", name)
+        for cut in range(1, len(words), 2):
+            modules["".join(words[:cut])]["".join(words[cut:])] = shape
+    groups: dict[tuple, list[str]] = defaultdict(list)
+    for path, inner in modules.items():
+        parent = re.split(r"[./]", path)[:-1]
+        groups[(*parent, None, *sorted(inner.items()))].append(path)
+    members = [[[path + rest for rest in modules[path]] for path in paths] for paths in groups.values()]
+    return sorted((m for m in members if len(m) > 1), key=lambda m: -len(m[0]) * len(m))
+
+
+def arrangements(
+    torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None, flattened: set[Shape]
+) -> list[tuple[tuple[Op, ...], int]]:
+    """Ways to lay one torch array out as one JAX leaf: operations and cost."""
+    long = lambda shape: [n for n in shape if n != 1]
+    if sorted(long(torch_shape)) != sorted(long(jax_shape)):
+        return []
+    same_kind = torch_use is not None and jax_use is not None and torch_use.kind == jax_use.kind
+    if same_kind and len(torch_shape) == len(jax_shape):
+        order = _by_role(torch_use.axes, jax_use.axes, len(jax_shape))
+        if order is not None:
+            if tuple(torch_shape[i] for i in order) != jax_shape:
+                return []
+            plain = [((permute(*order),) if order != tuple(range(len(order))) else (), 0)]
+            return plain + _unflatten(torch_shape, order, torch_use.axes["in"], flattened)
+    cost = 1 if same_kind else 2
+    return [(ops, cost) for ops in _by_shape(torch_shape, jax_shape)]
+
+
+def _by_role(torch_axes: dict[str, int], jax_axes: dict[str, int], ndim: int) -> tuple[int, ...] | None:
+    """For each JAX axis the torch axis with the same role, when every axis has one."""
+    role = {axis: name for name, axis in jax_axes.items()}
+    if len(role) != ndim or "in" not in torch_axes or set(torch_axes) != set(jax_axes):
+        return None
+    return tuple(torch_axes[role[axis]] for axis in range(ndim))
+
+
+def _by_shape(torch_shape: Shape, jax_shape: Shape) -> list[tuple[Op, ...]]:
+    """Every order of the axes that gives the JAX shape, up to axes of size one; the order as it is comes first."""
+    found = []
+    for order in permutations(range(len(torch_shape))):
+        moved = tuple(torch_shape[i] for i in order)
+        if [n for n in moved if n != 1] == [n for n in jax_shape if n != 1]:
+            still = [i for i in order if torch_shape[i] != 1] == sorted(i for i in order if torch_shape[i] != 1)
+            ops = () if still else (permute(*order),)
+            start = torch_shape if still else moved
+            ops += () if start == jax_shape else (reshape(start, jax_shape),)
+            if ops not in found:
+                found.append(ops)
+    return found
+
+
+def _unflatten(torch_shape: Shape, order: Shape, inner: int, flattened: set[Shape]) -> list[tuple[tuple[Op, ...], int]]:
+    """The same layout after an image was flattened in another order of its axes: channels last instead of first."""
+    found = []
+    size = torch_shape[inner]
+    for image in sorted({shape[-n:] for shape in flattened for n in (2, 3) if len(shape) > n}):
+        if _product(image) != size or sum(n > 1 for n in image) < 2:
+            continue
+        opened = torch_shape[:inner] + image + torch_shape[inner + 1 :]
+        axes = range(inner, inner + len(image))
+        for moved in permutations(axes):
+            if [a for a in moved if opened[a] > 1] == [a for a in axes if opened[a] > 1]:
+                continue
+            turn = (*range(inner), *moved, *range(inner + len(image), len(opened)))
+            turned = tuple(opened[i] for i in turn)
+            ops = (reshape(torch_shape, opened), permute(*turn), reshape(turned, torch_shape))
+            found.append((ops + ((permute(*order),) if order != tuple(range(len(order))) else ()), 1))
+    return found
+
+
+def _product(shape: Shape) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size

@@ -1,0 +1,217 @@
+"""`match`: the correspondence between a torch module and a JAX model, found from what both compute, and proved."""
+
+from collections.abc import Mapping as Named
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, nearest
+from .candidates import Candidate, Item, Shape, single_item, stacked_items, unstacked_items
+from .mapping import Entry, Mapping
+from .outputs import difference
+from .pair import Pair, random_weights
+from .rules import Rule
+from .search import Search, leaves_of, likeness
+from .transfer import tensor_to_numpy
+
+Override = str | tuple[str, ...] | tuple[str | tuple[str, ...], Rule]
+
+
+def match(
+    torch_module: torch.nn.Module,
+    jax_model: Any,
+    example: Any,
+    *,
+    jax_example: Any = None,
+    jax_apply: Any = None,
+    overrides: Named[str | tuple[str, ...], Override] | None = None,
+) -> Mapping:
+    """The proved mapping between a torch module and a JAX model that compute the same function.
+
+    `jax_model` is an Equinox or NNX module, `(linen_module, variables)` or `(haiku_transformed, params)`; `example` is
+    the torch input, a tensor or a tuple of arguments, with a batch axis. `jax_example` is the same input in another
+    layout (NHWC) where needed; `jax_apply(model, x)` replaces the call that the library's users write. `overrides`
+    decide by hand: `{"fc.weight": "Dense_0.kernel"}`, or with a rule `{("a", "b"): ("c", Rule(add()))}`.
+
+    Both models run in evaluation mode, on copies, in float64 and with random weights. The mapping is returned only when
+    their outputs agree; parameters on which the outputs do not depend are listed in `Mapping.unproved`.
+    """
+    with Pair(torch_module, jax_model, example, jax_example, jax_apply) as pair:
+        shapes = {path: leaf.shape for path, leaf in pair.floats.items()}
+        fixed, items = _items(pair, shapes, dict(overrides or {}))
+        search = Search(pair, items, fixed)
+        entries = search.solve()
+        settled = search.best if entries is None else entries
+        idle = _idle(pair, items, settled, shapes)
+        _refuse(pair, (*settled, *idle), shapes, search, entries is not None)
+        unproved = _guard(pair, (*settled, *idle))
+    used = {path for entry in (*settled, *idle) for path in entry.jax}
+    held = {name for entry in (*settled, *idle) for name in entry.torch}
+    order = {name: at for at, name in enumerate(pair.shapes)}
+    return Mapping(
+        entries=tuple(sorted((*settled, *idle), key=lambda entry: order[entry.torch[0]])),
+        shapes=pair.shapes,
+        jax_model=jax_model,
+        tied=pair.tied,
+        torch_only={n: tensor_to_numpy(t) for n, t in pair.buffers.items() if n not in held},
+        jax_only=tuple(path for path in pair.opened.leaves() if path not in used),
+        unproved=unproved,
+        origin=(torch_module, example, jax_example, jax_apply),
+    )
+
+
+def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[Item]]:
+    """What the overrides settle, and an item for everything else."""
+    uses = (pair.trace.uses, pair.jax.uses)
+    fixed: list[Entry] = []
+    chosen: list[Item] = []
+    for names, target in overrides.items():
+        item = _override(pair, leaves, (names,) if isinstance(names, str) else names, target)
+        if len(item.candidates) == 1:
+            fixed += item.candidates[0].entries
+        else:
+            chosen.append(item)
+    taken = {path for e in fixed for path in e.jax} | {p for i in chosen for c in i.candidates for p in c.leaves}
+    rest = {path: shape for path, shape in leaves.items() if path not in taken}
+    names = {n for n in pair.tensors if pair.tensors[n].is_floating_point()}
+    names -= {n for e in fixed for n in e.torch} | {n for i in chosen for n in i.names}
+    items = chosen
+    for make in (stacked_items, unstacked_items):
+        items += make(names, pair.shapes, rest, uses, pair.trace.flattened)
+        names -= {n for item in items for n in item.names}
+    for name in pair.shapes:
+        if name in names:
+            item = single_item(name, pair.shapes, rest, uses, pair.trace.flattened)
+            item.optional = name in pair.buffers
+            items.append(item)
+    return tuple(fixed), items
+
+
+def _override(pair: Pair, leaves: dict[str, Shape], names: tuple[str, ...], target: Override) -> Item:
+    ruled = isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], Rule)
+    paths = target[0] if ruled else target
+    paths = (paths,) if isinstance(paths, str) else paths
+    for given, known, side in ((names, pair.tensors, "torch module"), (paths, leaves, "JAX model")):
+        for name in given:
+            if name not in known:
+                raise UsageError(
+                    f"overrides: the {side} has no array {name!r}.{nearest(name, known)} It has: {', '.join(known)}"
+                )
+    if ruled:
+        return Item(names, [Candidate((Entry(names, paths, target[1], "override"),), 0)])
+    if len(names) != 1 or len(paths) != 1:
+        raise UsageError(
+            f"overrides: {names} -> {paths} puts several arrays together, so it needs a rule: "
+            f"{names!r}: ({paths!r}, Rule(...))"
+        )
+    uses = (pair.trace.uses, pair.jax.uses)
+    item = single_item(names[0], pair.shapes, {paths[0]: leaves[paths[0]]}, uses, pair.trace.flattened)
+    if not item.candidates:
+        raise UsageError(
+            f"overrides: {names[0]} {pair.shapes[names[0]]} cannot take the shape of {paths[0]} {leaves[paths[0]]} by "
+            f"reordering axes. Give the rule: {names[0]!r}: ({paths[0]!r}, Rule(...))"
+        )
+    item.candidates = [Candidate(tuple(_because(e, "override") for e in c.entries), c.cost) for c in item.candidates]
+    return item
+
+
+def _because(entry: Entry, reason: str) -> Entry:
+    return Entry(entry.torch, entry.jax, entry.rule, reason)
+
+
+def _idle(pair: Pair, items: list[Item], entries: tuple[Entry, ...], leaves: dict[str, Shape]) -> tuple[Entry, ...]:
+    """Arrays that the example never uses: only shape and name can pair them."""
+    seen = {name for point in pair.trace.points for name in point.names}
+    settled = {name for entry in entries for name in entry.torch}
+    taken = {path for entry in entries for path in entry.jax}
+    found: list[Entry] = []
+    for item in items:
+        if settled & set(item.names) or seen & set(item.names):
+            continue
+        free = [c for c in item.candidates if not c.leaves & taken and not c.leaves & pair.jax.uses.keys()]
+        close = lambda c, item=item: (c.cost > 2, -max(likeness(item.names[0], p) for p in c.leaves))
+        free.sort(key=close)
+        rivals = [c for c in free if close(c) == close(free[0]) and c.leaves != free[0].leaves]
+        if rivals and not item.optional:
+            lines = "".join(f"  {item.names[0]!r}: {next(iter(c.leaves))!r},\n" for c in (free[0], *rivals))
+            raise AmbiguousMapping(
+                f"{item.names[0]} {pair.shapes[item.names[0]]} is not used on the example, and several JAX leaves of "
+                f"its shape are free. Use an example that reads it, or pass one of these in overrides:\n{lines}"
+            )
+        if free and not rivals:
+            found += (_because(e, "name") for e in free[0].entries)
+            taken |= free[0].leaves
+    return tuple(found)
+
+
+def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], search: Search, proved: bool) -> None:
+    """Raises unless every parameter has its counterpart and the outputs agree."""
+    used = {path for entry in entries for path in entry.jax}
+    held = {name for entry in entries for name in entry.torch}
+    torch_left = [n for n in pair.shapes if n in pair.parameters and n not in held]
+    trainable = {p for p in leaves if p in _parameter_paths(pair)}
+    jax_left = [p for p in leaves if p not in used and (p in trainable)]
+    if proved and not torch_left and not jax_left:
+        return
+    lines = [f"the torch {type(pair.module).__name__} and the {pair.opened.library} model could not be matched."]
+    if entries:
+        lines += ["  matched:"] + [f"    {_shaped(entry, pair, leaves)}" for entry in entries]
+    tried = {name: item.tried for item in search.items for name in item.names}
+    lines += [f"  torch only: {n} {pair.shapes[n]} (tried: {tried.get(n, 'override')})" for n in torch_left]
+    lines += [f"  JAX only: {p} {leaves[p]}" for p in jax_left]
+    if torch_left and not jax_left or jax_left and not torch_left:
+        here, there = ("torch", "JAX") if torch_left else ("JAX", "torch")
+        lines.append(
+            f"  {', '.join(torch_left or jax_left)} has nothing to go to: the {there} model lacks it. "
+            f"Build the {here} layer without it, or the {there} layer with it."
+        )
+        raise NoCounterpart("\n".join(lines))
+    if not torch_left and not proved:
+        lines.append(f"  under this mapping the outputs differ by {search.gap:.2e} (allowed {pair.tolerance:.0e}).")
+    if not proved and (point := search.first_difference()) is not None:
+        lines.append(
+            f"  first difference: what torch computes in {point.where} from {', '.join(sorted(point.names))}, shape "
+            f"{point.value.shape}, is nowhere in the JAX model. If the pairs above are right, look there: epsilon, "
+            f"activation, padding, the order of layers, the layout of the input (jax_example)."
+        )
+    lines.append("  To decide pairs by hand, pass and correct:\n    overrides={")
+    for name in torch_left:
+        guess = sorted(jax_left or leaves, key=lambda path, name=name: -likeness(name, path))
+        fits = [p for p in guess if sorted(leaves[p]) == sorted(pair.shapes[name])]
+        lines.append(f"        {name!r}: {(fits or guess)[0]!r},")
+    if not torch_left:
+        lines += [f"        {e.torch[0]!r}: {e.jax[0]!r}," for e in entries if len(e.torch) == len(e.jax) == 1]
+    lines.append("    }")
+    raise MappingError("\n".join(lines))
+
+
+def _parameter_paths(pair: Pair) -> set[str]:
+    from .libraries import named_leaves
+
+    return set(named_leaves(pair.opened.params))
+
+
+def _shaped(entry: Entry, pair: Pair, leaves: dict[str, Shape]) -> str:
+    ours = " + ".join(f"{n} {pair.shapes[n]}" for n in entry.torch)
+    return f"{ours} -> {' + '.join(f'{p} {leaves[p]}' for p in entry.jax)}  [{entry.rule!r}; {entry.reason}]"
+
+
+def _guard(pair: Pair, entries: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Changes each entry's arrays in turn: both outputs must follow alike. Returns the names that change nothing."""
+    rng = np.random.default_rng(1)
+    base = leaves_of(entries, pair.weights)
+    unproved: list[str] = []
+    for entry in entries:
+        changed = {n: random_weights(rng, pair.shapes[n]) for n in entry.torch}
+        ours = pair.run_torch(changed)
+        theirs, _ = pair.run_jax(base | leaves_of((entry,), changed))
+        gap = difference(ours, theirs)
+        if gap > pair.tolerance:
+            raise MappingError(
+                f"{entry}: outputs agreed, but after a change of these parameters they differ by {gap:.2e} "
+                f"(allowed {pair.tolerance:.0e}); the two models use them differently."
+            )
+        if difference(pair.trace.outputs, ours) <= pair.tolerance:
+            unproved += entry.torch
+    return tuple(unproved)

@@ -1,0 +1,63 @@
+"""A model's outputs as named arrays, and how far two sets of them are apart."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+from ..errors import MappingError
+from .libraries import named_leaves
+
+
+def torch_outputs(result: Any) -> dict[str, np.ndarray]:
+    """The tensors of a module's result by position or key."""
+    if isinstance(result, torch.Tensor):
+        return {"": result.detach().cpu().numpy()}
+    if dataclasses.is_dataclass(result):
+        parts = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+    elif isinstance(result, dict):
+        parts = {str(key): result[key] for key in sorted(result)}
+    elif isinstance(result, tuple | list):
+        parts = dict(zip(getattr(result, "_fields", map(str, range(len(result)))), result, strict=True))
+    elif result is None:
+        return {}
+    else:
+        raise MappingError(
+            f"expected the torch module to return tensors (or tuples, lists, dicts of them), got {type(result).__name__}. "
+            f"Wrap it in a module that returns the tensors to be compared."
+        )
+    return {f"{key}.{k}".strip("."): v for key, part in parts.items() for k, v in torch_outputs(part).items()}
+
+
+def jax_outputs(result: Any) -> dict[str, jax.Array]:
+    """The arrays of a JAX model's result by position or key."""
+    return named_leaves(result)
+
+
+def difference(torch_side: dict[str, np.ndarray], jax_side: dict[str, Any]) -> float:
+    """The largest difference of two results, relative to the largest value of each output; inf where shapes differ.
+
+    Outputs are paired by position. A JAX output may have the channels last where torch has them second, and may lack
+    or have extra axes of size one.
+    """
+    if len(torch_side) != len(jax_side):
+        return np.inf
+    pairs = zip(torch_side.values(), map(np.asarray, jax_side.values()), strict=True)
+    return max((_distance(ours, theirs) for ours, theirs in pairs), default=np.inf)
+
+
+def _distance(ours: np.ndarray, theirs: np.ndarray) -> float:
+    if ours.shape != theirs.shape:
+        if ours.ndim >= 3 and np.moveaxis(ours, 1, -1).shape == theirs.shape:
+            ours = np.moveaxis(ours, 1, -1)
+        elif ours.squeeze().shape == theirs.squeeze().shape:
+            ours, theirs = ours.squeeze(), theirs.squeeze()
+        else:
+            return np.inf
+    if not ours.size:
+        return 0.0
+    scale = max(float(np.abs(ours).max()), np.finfo(np.float32).tiny)
+    gap = float(np.abs(ours.astype(np.float64) - theirs).max()) / scale
+    return gap if np.isfinite(gap) else np.inf
