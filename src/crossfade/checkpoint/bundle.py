@@ -41,14 +41,14 @@ class Bundle:
         if optimizer is not None:
             from ..bridge.optimizers import write_torch
 
-            write_torch(self._optimizer_state(), optimizer, dict(module.named_parameters()))
+            write_torch(self._optimizer_state(), optimizer, module)
         module.load_state_dict(weights)
 
-    def optax(self, mapping: Any) -> Any:
-        """What `bridge.optimizers.build_optax` makes of the optimiser: transformation, state and schedule."""
+    def optax(self, mapping: Any, **options: Any) -> Any:
+        """The optimiser in optax: `bridge.optimizers.build_optax` with its options (`schedule`, `clip_norm`)."""
         from ..bridge.optimizers import build_optax
 
-        return build_optax(self._optimizer_state(), mapping)
+        return build_optax(self._optimizer_state(), mapping, **options)
 
     def _optimizer_state(self) -> Any:
         if self.optimizer is None:

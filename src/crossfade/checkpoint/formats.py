@@ -92,7 +92,10 @@ def import_npz(path: PathLike) -> Arrays:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("a single array without a name")
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
+        if odd := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{odd[0]!r}, which is no array")
+        return arrays
     except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"{path}: expected an .npz file of plain arrays, got {type(error).__name__}: {str(error)[:200]}."

@@ -22,7 +22,7 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
             )
         from ..bridge.optimizers import read_torch
 
-        return read_torch(optimizer, dict(params.named_parameters()))
+        return read_torch(optimizer, params)
     if mapping is None or like is None:
         raise UsageError(
             f"expected an OptimizerState or a torch optimiser, or an optax state together with mapping= and "
