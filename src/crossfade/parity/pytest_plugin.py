@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def parity() -> "Callable[..., Report]":
     """Check a twin up to the named level, fail the test when the sides differ, and return the report."""
-    from .check import check
+    from .checking import check
 
     def run(twin: Any, levels: Any = "all", **options: Any) -> "Report":
         return check(twin, levels, **options).raise_if_different()

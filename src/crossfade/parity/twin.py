@@ -95,6 +95,11 @@ class Twin:
             return self.example
         return self.batch if isinstance(self.batch, tuple) or hasattr(self.batch, "shape") else None
 
+    @property
+    def first_batch(self) -> Any:
+        """What forward, loss and gradient are computed on."""
+        return self.batch_at(0) if self.batch is None and self.batches is not None else self.batch
+
     def batch_at(self, i: int) -> Any:
         """The batch of update number i, from zero."""
         if self.batches is None:

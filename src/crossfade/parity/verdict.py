@@ -114,8 +114,7 @@ def allow_unproved(torch: Leaves, jax: Leaves, jittered: Leaves, longest_sum: in
     """
     growth = max(1.0, np.sqrt(longest_sum) / NOISE_ULPS)
     return {
-        leaf: NOISE_FACTOR
-        * max(growth * least_noise(torch[leaf], jax[leaf]), _noise(jax[leaf], jittered[leaf]))
+        leaf: NOISE_FACTOR * max(growth * least_noise(torch[leaf], jax[leaf]), _noise(jax[leaf], jittered[leaf]))
         for leaf in _common(torch, jax, jittered)
     }
 
@@ -128,6 +127,12 @@ def least_noise(a: np.ndarray, b: np.ndarray) -> float:
 def is_narrow(array: np.ndarray) -> bool:
     """Floating point below float64."""
     return _inexact(array) and array.dtype not in (np.float64, np.complex128)
+
+
+def noise(single: Leaves, double: Leaves) -> float:
+    """How far a float32 result is from its float64 self: the worst leaf, relative to its scale."""
+    pairs = [(single[leaf], double[leaf]) for leaf in _common(single, double)]
+    return max((relative(_noise(a, b), a, b) for a, b in pairs if _inexact(a)), default=0.0)
 
 
 def relative(distance: float, a: np.ndarray, b: np.ndarray) -> float:

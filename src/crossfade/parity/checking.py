@@ -1,0 +1,273 @@
+"""`check`: climbs the levels of a twin, judges each in float64 and float32, and stops at the first that fails."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from ..bridge.mapping import Mapping
+from ..errors import NoCounterpart, UsageError, nearest
+from .arrays import torch_tree
+from .levels import Levels
+from .report import Finding, Report, Row, versions
+from .side_torch import Quantities
+from .twin import LEVELS, Twin
+from .verdict import (
+    EPS64,
+    Comparison,
+    Difference,
+    Leaves,
+    Verdict,
+    allow_float32,
+    allow_float64,
+    allow_unproved,
+    compare,
+    is_narrow,
+    largest,
+    noise,
+)
+from .weights import jax_names
+
+RELATIVE = {  # what float64 may differ by, as a share of a leaf's scale
+    "map": 0.0,
+    "forward": 1e-12,
+    "loss": 1e-12,
+    "grad": 1e-10,
+    "update": 1e-10,
+    "updates": 1e-9,
+    "env": 1e-12,
+    "rollout": 1e-9,
+}
+CHAOS = 1e-2  # float32 noise above this share of a quantity says nothing about the port
+
+
+def check(
+    twin: Twin,
+    levels: str | Sequence[str] = "all",
+    dtype: Literal["both", "float64", "float32"] = "both",
+    steps: tuple[int, ...] = (1, 10, 100),
+) -> Report:
+    """Proves that the halves of a twin are the same system, as far up as asked.
+
+    `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. Float64
+    decides; float32 is held to its measured noise. `steps` are the numbers of updates after which the level `updates`
+    compares. The report stops at the first level that fails.
+    """
+    if dtype not in ("both", "float64", "float32"):
+        raise UsageError(f"expected dtype 'both', 'float64' or 'float32', got {dtype!r}.")
+    if not steps or min(steps) < 1:
+        raise UsageError(f"expected steps to be numbers of updates, each at least 1; got {steps}.")
+    wanted = _select(twin, levels)
+    return _Climb(twin, _mapping(twin), dtype, tuple(steps)).climb(wanted)
+
+
+def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
+    if levels == "all":
+        return [level for level in LEVELS if twin.missing(level) is None]
+    names = [levels] if isinstance(levels, str) else list(levels)
+    for name in names:
+        if name not in LEVELS:
+            raise UsageError(f"unknown level {name!r}.{nearest(name, LEVELS)} Known: all, {', '.join(LEVELS)}.")
+        if (missing := twin.missing(name)) is not None:
+            raise UsageError(f"level {name!r} of twin {twin.name!r} needs {missing}; it was not given.")
+    if isinstance(levels, str):
+        below = LEVELS[: LEVELS.index(levels) + 1]
+        return [level for level in below if twin.missing(level) is None]
+    return [level for level in LEVELS if level in names]
+
+
+def _mapping(twin: Twin) -> Mapping | None:
+    if twin.mapping is not None or twin.torch is None:
+        return twin.mapping
+    from ..bridge.matching import match
+
+    if twin.inputs is None:
+        raise UsageError(
+            f"twin {twin.name!r} has no mapping=, and nothing to call its models on: give example=, an array or a "
+            f"tuple of arguments, so that bridge.match can find the mapping."
+        )
+    return match(twin.torch, twin.jax, torch_tree(twin.inputs, "float32"))
+
+
+class _Climb:
+    """One run of `check`: the halves in each precision, and the report as it grows."""
+
+    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str, steps: tuple[int, ...]):
+        self.twin, self.jax_names = twin, jax_names(mapping)
+        dtypes = ("float64", "float32") if dtype == "both" else (dtype,)
+        self.runs = {d: Levels(twin, mapping, d, steps) for d in dtypes}
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+        self.first: Finding | None = None
+        if dtype == "float32":
+            self._note("float64 was not asked for: float32 is judged by an estimated noise floor, which proves less.")
+
+    def climb(self, wanted: list[str]) -> Report:
+        for level in LEVELS:
+            if self.twin.missing(level) is not None:
+                self.rows.append(Row(level, status="not given"))
+            elif level not in wanted:
+                self.rows.append(Row(level, status="not asked"))
+            elif self.first is not None:
+                self.rows.append(Row(level, status="not reached"))
+            else:
+                self._prove(level)
+        if "updates" in wanted and self.twin.batches is None:
+            self._note("updates: every update was made on the same batch.")
+        verdict = max((row.verdict for row in self.rows if row.verdict is not None), default=Verdict.DIFFERENT)
+        return Report(self.twin.name, verdict, tuple(self.rows), self.first, tuple(self.notes), versions())
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    # One level
+
+    def _prove(self, level: str) -> None:
+        try:
+            proof = self._run_float64(level)
+            wide = None if proof is None else {q: self._compare64(level, q, *proof) for q in _names(*proof)}
+            stop = wide is not None and any(c.verdict is Verdict.DIFFERENT for c in wide.values())
+            if "float32" not in self.runs or stop:
+                plain = narrow = None
+            else:
+                plain = self._results("float32", level)
+                narrow = self._compare32(level, plain, proof)
+        except NoCounterpart as error:
+            return self._fail(level, "optimiser", Difference("", "no counterpart", torch=str(error)))
+        rows = [_row(level, quantity, wide, narrow) for quantity in wide or narrow or {}]
+        if failed := next((row for row in rows if row.verdict is Verdict.DIFFERENT), None):
+            self.rows += rows
+            dtype = "float64" if failed.float32 is None else "float32"
+            return self._found(level, failed.quantity, getattr(failed, dtype), dtype)
+        guard = self._guard(level, *(("float64", proof) if proof is not None else ("float32", plain)))
+        self.rows += [replace(row, guard=guard) for row in rows]
+        if guard is None:
+            what = "exchanging the actions" if level == "env" else "moving any one parameter by a thousandth"
+            self._fail(level, "guard", Difference("", "hollow", torch=what))
+
+    def _fail(self, level: str, quantity: str, difference: Difference) -> None:
+        self.rows.append(Row(level, quantity, verdict=Verdict.DIFFERENT, float64=difference))
+        self._found(level, quantity, difference, "float64")
+
+    def _found(self, level: str, quantity: str, worst: Difference, dtype: str) -> None:
+        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype)
+
+    def _run_float64(self, level: str) -> tuple[Quantities, Quantities] | None:
+        run = self.runs.get("float64")
+        if run is None:
+            return None
+        try:
+            result = self._results("float64", level)
+        except NoCounterpart:
+            raise
+        except Exception as error:
+            if "float32" not in self.runs:
+                raise
+            where = " ".join(getattr(error, "__notes__", ()))
+            self._note(
+                f"{level}: float64 could not run, so float32 is judged by an estimated noise floor, which proves less. "
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({where})"
+            )
+            return None
+        for quantity in _names(*result):
+            if narrow := [n for n, a in result[0].get(quantity, {}).items() if is_narrow(a)]:
+                self._note(f"{level}: float32 came out of a float64 run and is judged as float32: {', '.join(narrow)}.")
+        self._gradient_notes(run, level)
+        return result
+
+    def _results(self, dtype: str, level: str) -> tuple[Quantities, Quantities]:
+        run = self.runs[dtype]
+        torch, jax = run.run(level)
+        if run.jax.unread is not None:
+            self._note(f"the optimiser's moments were not compared: {run.jax.unread}")
+            torch = {quantity: part for quantity, part in torch.items() if quantity in jax}
+        return torch, jax
+
+    def _gradient_notes(self, run: Levels, level: str) -> None:
+        if level != "grad":
+            return
+        if run.torch.idle:
+            self._note(f"no gradient in torch, taken as zero: {', '.join(sorted(run.torch.idle))}.")
+        if stray := run.jax.stray_gradients(run.weights):
+            self._note(f"frozen in torch but differentiated in JAX (the optimiser must hold them): {', '.join(stray)}.")
+
+    # Judging
+
+    def _compare64(self, level: str, quantity: str, torch: Quantities, jax: Quantities) -> Comparison:
+        a, b = torch.get(quantity, {}), jax.get(quantity, {})
+        allowed = allow_float64(a, b, RELATIVE[level], self._floor(level, quantity, a, b))
+        return compare(a, b, allowed, dtypes=level != "env")
+
+    def _floor(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> float:
+        """What rounding may leave where numbers cancel: in units of the numbers the quantity is made of."""
+        if level == "map":
+            return 0.0
+        if quantity.startswith("change"):
+            return RELATIVE[level] * largest(self.runs["float64"].weights)
+        if quantity in ("loss", "info", "metrics"):
+            return 32 * EPS64
+        return 32 * EPS64 * largest(torch, jax)
+
+    def _compare32(
+        self, level: str, plain: tuple[Quantities, Quantities], proof: tuple[Quantities, Quantities] | None
+    ) -> dict[str, Comparison]:
+        comparisons = {}
+        jittered = self.runs["float32"].jittered(level) if proof is None else {}
+        for quantity in _names(*plain):
+            a, b = (side.get(quantity, {}) for side in plain)
+            if proof is None:
+                allowed = allow_unproved(a, b, jittered.get(quantity, {}), self._longest_sum())
+            else:
+                a64, b64 = (side.get(quantity, {}) for side in proof)
+                allowed = allow_float32(a, b, a64, b64)
+                self._noise_notes(level, quantity, noise(a, a64), noise(b, b64))
+            comparisons[quantity] = compare(a, b, allowed)
+        return comparisons
+
+    def _noise_notes(self, level: str, quantity: str, torch: float, jax: float) -> None:
+        if level.startswith("update") and max(torch, jax) > CHAOS:
+            self._note(
+                f"{level}: rounding alone moves the float32 {quantity} by {max(torch, jax):.0%} of its size; there "
+                f"float32 says nothing about the port, and float64 is the proof."
+            )
+        elif max(torch, jax) > 1e-4 and max(torch, jax) > 100 * min(torch, jax):
+            worse = "torch" if torch > jax else "JAX"
+            self._note(
+                f"{level}: in float32 the {worse} half is far from its own float64 self ({quantity}: torch "
+                f"{torch:.1e}, JAX {jax:.1e}): the same system, written with less care for rounding on that side."
+            )
+
+    def _longest_sum(self) -> int:
+        """Terms in the longest sum in sight: the fan-in of a layer."""
+        arrays = next(iter(self.runs.values())).weights.values()
+        return max((a.size // a.shape[0] for a in arrays if a.ndim and a.size), default=1)
+
+    def _guard(self, level: str, dtype: str, results: tuple[Quantities, Quantities]) -> str | None:
+        """The name of what was moved and seen to make a difference; None when nothing was."""
+        run = self.runs[dtype]
+        jittered = run.jittered(level) if dtype == "float32" else {}
+        for name, disturbed in run.disturbed(level):
+            for quantity, b in disturbed.items():
+                a = results[0].get(quantity, {})
+                if dtype == "float64":
+                    allowed = allow_float64(a, b, RELATIVE[level], self._floor(level, quantity, a, b))
+                else:
+                    allowed = allow_unproved(a, results[1][quantity], jittered[quantity], self._longest_sum())
+                if a and compare(a, b, allowed).verdict is Verdict.DIFFERENT:
+                    return name
+        return None
+
+
+def _row(level: str, quantity: str, wide: dict[str, Comparison] | None, narrow: dict[str, Comparison] | None) -> Row:
+    both = [by[quantity] for by in (wide, narrow) if by is not None]
+    return Row(
+        level,
+        quantity,
+        verdict=max(comparison.verdict for comparison in both),
+        float64=wide[quantity].worst if wide else None,
+        float32=narrow[quantity].worst if narrow else None,
+    )
+
+
+def _names(torch: Quantities, jax: Quantities) -> list[str]:
+    return [*torch, *(quantity for quantity in jax if quantity not in torch)]

@@ -1,0 +1,95 @@
+"""The levels of a proof in one precision: what each half gives, and what the JAX half gives when it is disturbed.
+
+A proof that would also pass on a broken system proves nothing. So every level can be run again with one thing moved on
+the JAX side (a weight by a thousandth of its scale; for an environment the actions), and must then be seen to differ.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..bridge.libraries import open_model
+from ..bridge.mapping import Mapping
+from .arrays import cast, precision, to_numpy
+from .env import step_both
+from .side_jax import JaxSide
+from .side_torch import Quantities, TorchSide
+from .twin import Twin
+from .weights import Weights, disturb, from_jax, from_torch, jitter
+
+
+class Levels:
+    """Both halves of a twin in one precision."""
+
+    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str, steps: tuple[int, ...]):
+        self.twin, self.mapping, self.dtype, self.steps = twin, mapping, dtype, tuple(sorted(steps))
+        self.torch = TorchSide(twin, mapping, dtype)
+        self.jax = JaxSide(twin, mapping, dtype, self.torch)
+        state = {} if twin.torch is None else twin.torch.state_dict()
+        self.weights: Weights = {name: cast(to_numpy(value), dtype) for name, value in state.items()}
+
+    def run(self, level: str) -> tuple[Quantities, Quantities]:
+        """What the torch half and the JAX half give."""
+        with precision(self.dtype):
+            if level == "map":
+                return self._map(self.weights)
+            if level == "env":
+                return step_both(self.twin, self.dtype, self._actions, self._actions)
+            first = self._call("torch", level, self.weights)
+            return first, self._call("jax", level, self.weights)
+
+    def disturbed(self, level: str) -> Iterator[tuple[str, Quantities]]:
+        """What the JAX half gives with one thing moved, with the name of the thing; one after another."""
+        for what, run in self._disturbances(level):
+            with precision(self.dtype):
+                quantities = run()
+            yield what, quantities
+
+    def jittered(self, level: str) -> Quantities:
+        """What the JAX half gives with every weight moved by a unit in the last place."""
+        with precision(self.dtype):
+            if level in ("map", "env"):
+                return self.run(level)[1]
+            return self._call("jax", level, jitter(self.mapping, self.weights))
+
+    def _disturbances(self, level: str) -> Iterator[tuple[str, Callable[[], Quantities]]]:
+        if level == "env":
+            yield (
+                "actions",
+                lambda: step_both(self.twin, self.dtype, self._actions, np.roll(self._actions, 1, axis=0))[1],
+            )
+            return
+        for name in self._parameters():
+            moved = disturb(self.mapping, self.weights, name)
+            if level == "map":
+                yield name, lambda moved=moved: self._map(moved)[1]
+            else:
+                yield name, lambda moved=moved: self._call("jax", level, moved, self.steps[:1])
+        if level == "rollout":
+            yield "key", lambda: self.jax.rollout(self.weights, key=self.twin.seed + 1)
+
+    def _parameters(self) -> list[str]:
+        named = dict(self.twin.torch.named_parameters()) if self.twin.torch is not None else {}
+        return sorted(named, key=lambda name: not named[name].requires_grad)  # what trains comes first
+
+    def _call(self, side: str, level: str, weights: Weights, steps: tuple[int, ...] | None = None) -> Quantities:
+        extra = (self.steps if steps is None else steps,) if level == "updates" else ()
+        try:
+            return getattr(getattr(self, side), level)(weights, *extra)
+        except Exception as error:
+            error.add_note(f"raised by the {side} half of {self.twin.name!r} at level {level}, in {self.dtype}")
+            raise
+
+    def _map(self, weights: Weights) -> tuple[Quantities, Quantities]:
+        """Where the round trips start, and where they end."""
+        mapping, there = self.mapping, self.jax.model(weights)
+        back = mapping.to_torch(there)
+        again = mapping.to_jax(back, like=there)
+        names = ("torch to jax to torch", "jax to torch to jax")
+        start = from_torch(mapping, weights), from_jax(mapping, open_model(there).leaves())
+        end = from_torch(mapping, back), from_jax(mapping, open_model(again).leaves())
+        return dict(zip(names, start, strict=True)), dict(zip(names, end, strict=True))
+
+    @property
+    def _actions(self) -> np.ndarray:
+        return cast(np.asarray(self.twin.actions), self.dtype)
