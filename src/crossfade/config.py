@@ -1,0 +1,323 @@
+"""Configs are frozen dataclasses; this file sets their fields from `key=value` words and from YAML.
+
+    @dataclass(frozen=True)
+    class Train:
+        env: Any = choice({"grid": "my.grid:Params", "ring": Ring}, default="grid")
+        \"\"\"The world to learn in.\"\"\"
+        steps: int = 5000
+        \"\"\"Updates in all.\"\"\"
+
+    apply(Train(), ["env=ring", "env.size=8", "steps=1e3"])
+
+A field with choices is switched by name, which gives the choice's defaults; in YAML the name is the key `kind`. A union
+of dataclasses is such a field too, its names being the lower-case class names. All words are applied at once, so their
+order does not matter and a config is validated (`__post_init__`) only in its final form. Precedence, lowest first:
+defaults, preset, file, words. No framework is imported here.
+"""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+
+import yaml
+
+from .config_values import Mismatch, format_value, is_union, read_value, type_name
+from .errors import UsageError, nearest
+from .loading import load_attribute
+
+KIND = "kind"
+NONE = "none"
+
+Config = TypeVar("Config")
+Choices = Mapping[str, type | str | None]
+Tree = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One setting, as help text shows it."""
+
+    key: str
+    type: str
+    default: str
+    doc: str
+
+
+def choice(table: Choices | Callable[[], Choices], default: str) -> Any:
+    """A field that holds one of several dataclasses, named by `table`: name -> class, "module:Class" or None."""
+
+    def make() -> Any:
+        cls = _load_choices(table)[default]
+        return None if cls is None else cls()
+
+    return dataclasses.field(default_factory=make, metadata={"choices": table})
+
+
+def apply(config: Config, words: Iterable[str]) -> Config:
+    """The config with `key=value` words applied; text is read by the annotation of the field it is meant for."""
+    return _build(config, _tree_of_words(words), "", text=True)
+
+
+def from_yaml(text: str, base: Config | type[Config], source: str = "YAML") -> Config:
+    """`base`, a config or its class, with the settings of a YAML document applied."""
+    try:
+        tree = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source}: expected YAML, got {error}") from error
+    if not isinstance(tree, dict | NoneType):
+        raise UsageError(f"{source}: expected `key: value` lines, got {type(tree).__name__}.")
+    try:
+        return _build(base, tree or {}, "", text=False)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
+
+
+def to_yaml(config: Any) -> str:
+    """Every setting, in the order of declaration; `from_yaml` gives back an equal config."""
+    return yaml.dump(_tree_of_config(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def resolve(
+    default: Config,
+    *,
+    presets: Mapping[str, Sequence[str]] | None = None,
+    preset: str | None = None,
+    file: Path | None = None,
+    words: Iterable[str] = (),
+) -> Config:
+    """default < preset < file < words."""
+    config = default
+    if preset is not None:
+        presets = presets or {}
+        if preset not in presets:
+            raise UsageError(f"unknown preset {preset!r}.{nearest(preset, presets)} Known: {_listed(presets)}.")
+        config = apply(config, presets[preset])
+    if file is not None:
+        try:
+            text = Path(file).read_text()
+        except OSError as error:
+            raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error.strerror}.") from error
+        config = from_yaml(text, config, source=str(file))
+    return apply(config, words)
+
+
+def describe(config: Any, prefix: str = "") -> list[Row]:
+    """Every key with its type, present value and doc: the string under the field, or `doc` in its metadata.
+
+    Takes a config or its class. Of a field with choices, the fields of the present choice are listed.
+    """
+    rows = []
+    for name, spot in _spots(config).items():
+        key, doc = prefix + name, spot.field.metadata.get("doc") or _docs(_class(config)).get(name, "")
+        if not spot.nested:
+            shown = "" if spot.value is dataclasses.MISSING else format_value(spot.value)
+            rows.append(Row(key, type_name(spot.type), shown, doc))
+            continue
+        if spot.choices:
+            rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
+        if spot.value is not None:
+            rows += describe(spot.value, f"{key}.")
+    return rows
+
+
+# Spots: the fields of a config, seen as places for values
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spot:
+    """One field of a config: its type, its present value (or class, or MISSING) and the choices it allows."""
+
+    field: Any
+    type: Any
+    value: Any
+    choices: dict[str, Any]
+
+    @property
+    def nested(self) -> bool:
+        return bool(self.choices) or dataclasses.is_dataclass(self.type)
+
+    def kind(self, key: str) -> str:
+        """The name of the present choice."""
+        for name, cls in self.choices.items():
+            if cls is (None if self.value is None else type(self.value)):
+                return name
+        raise UsageError(f"{key}: expected one of {_listed(self.choices)}; got a {type(self.value).__name__}.")
+
+
+def _spots(config: Any) -> dict[str, _Spot]:
+    """The settable fields of a config, or of a config class with its defaults."""
+    cls = _class(config)
+    hints, spots = get_type_hints(cls), {}
+    for field in dataclasses.fields(cls):
+        if not field.init:
+            continue
+        if config is not cls:
+            value = getattr(config, field.name)
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        elif field.default is dataclasses.MISSING and dataclasses.is_dataclass(hints[field.name]):
+            value = hints[field.name]
+        else:
+            value = field.default
+        spots[field.name] = _Spot(field, hints[field.name], value, _choices(field, hints[field.name]))
+    return spots
+
+
+def _choices(field: Any, kind: Any) -> dict[str, Any]:
+    if "choices" in field.metadata:
+        return _load_choices(field.metadata["choices"])
+    members = get_args(kind) if is_union(kind) else ()
+    if not any(dataclasses.is_dataclass(member) for member in members):
+        return {}
+    return {NONE if m is NoneType else m.__name__.lower(): None if m is NoneType else m for m in members}
+
+
+def _load_choices(table: Any) -> dict[str, Any]:
+    table = table() if callable(table) else table
+    loaded = {name: load_attribute(item) if isinstance(item, str) else item for name, item in table.items()}
+    if len(set(loaded.values())) < len(loaded):
+        raise UsageError(f"expected a class of its own for each choice, got one class under two names: {loaded}.")
+    for name, cls in loaded.items():
+        if cls is not None and KIND in {field.name for field in dataclasses.fields(cls)}:
+            raise UsageError(f"choice {name!r}: a field named {KIND!r} clashes with the choice's own name; rename it.")
+    return loaded
+
+
+# Building a config from a tree of settings
+
+
+def _build(base: Any, tree: Tree, path: str, *, text: bool) -> Any:
+    """`base`, a config or a class, with the settings of `tree`; `text` says that values are words, not YAML."""
+    spots, changes = _spots(base), {}
+    for name, value in tree.items():
+        key = f"{path}{name}"
+        if name not in spots:
+            raise UsageError(f"unknown key {key!r}.{_hint(key, base, path)} Known: {_listed(path + n for n in spots)}.")
+        changes[name] = (_nested if spots[name].nested else _leaf)(spots[name], value, key, text)
+    if base is not _class(base):
+        return dataclasses.replace(base, **changes)
+    unset = [path + n for n, spot in spots.items() if spot.value is dataclasses.MISSING and n not in changes]
+    if unset:
+        raise UsageError(f"{_listed(unset)}: no value given and no default; set it, for example {unset[0]}=...")
+    return base(**changes)
+
+
+def _leaf(spot: _Spot, value: Any, key: str, text: bool) -> Any:
+    if isinstance(value, dict):
+        raise UsageError(f"{key} has no fields, got {', '.join(f'{key}.{name}' for name in value)}; set {key} itself.")
+    try:
+        return read_value(value, spot.type, text=text)
+    except Mismatch as error:
+        raise UsageError(f"{key}: {error}") from error
+
+
+def _nested(spot: _Spot, value: Any, key: str, text: bool) -> Any:
+    """The new sub-config: another choice where one is named, then the settings of its own fields."""
+    tree = dict(value) if isinstance(value, dict) else {KIND: value}
+    base = spot.value
+    if KIND in tree:
+        name = tree.pop(KIND)
+        name = NONE if name is None else str(name)
+        if not spot.choices:
+            fields = _listed(f"{key}.{n}" for n in _spots(spot.value))
+            raise UsageError(f"{key} has no value of its own, got {name!r}; set its fields: {fields}.")
+        if name not in spot.choices:
+            known = f"{nearest(name, spot.choices)} Known: {_listed(spot.choices)}."
+            raise UsageError(f"{key}: unknown choice {name!r}.{known}")
+        base = spot.choices[name]
+    if base is None and tree:
+        others = _listed(f"{key}={name}" for name in spot.choices if name != NONE)
+        raise UsageError(f"{key}.{next(iter(tree))}: {key} is none and has no fields; choose one first: {others}.")
+    return None if base is None else _build(base, tree, f"{key}.", text=text)
+
+
+def _tree_of_words(words: Iterable[str]) -> Tree:
+    """`["env=ring", "env.size=8"]` -> `{"env": {"kind": "ring", "size": "8"}}`."""
+    tree: Tree = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not all(key.split(".")):
+            raise UsageError(f"expected key=value, for example steps=1000; got {word!r}.")
+        node, (*parents, last) = tree, key.split(".")
+        for name in parents:
+            child = node.setdefault(name, {})
+            if not isinstance(child, dict):
+                child = node[name] = {KIND: child}
+            node = child
+        if isinstance(node.get(last), dict):
+            node, last = node[last], KIND
+        if last in node:
+            raise UsageError(f"{key} is given twice, as {node[last]!r} and as {value!r}; leave one out.")
+        node[last] = value
+    return tree
+
+
+def _tree_of_config(config: Any) -> Tree:
+    tree: Tree = {}
+    for name, spot in _spots(config).items():
+        if not spot.nested:
+            tree[name] = str(spot.value) if isinstance(spot.value, Path) else spot.value
+        else:
+            kind = {KIND: spot.kind(name)} if spot.choices else {}
+            tree[name] = kind | _tree_of_config(spot.value) if spot.value is not None else None
+    return tree
+
+
+def _hint(key: str, base: Any, path: str) -> str:
+    """The nearest known key; a field of a sub-config is found by its own name too (`lr` for `optimizer.lr`)."""
+    keys = [row.key for row in describe(base, path)]
+    same = [known for known in keys if known.rpartition(".")[2] == key.rpartition(".")[2]]
+    return f" Did you mean {same[0]!r}?" if same else nearest(key, keys)
+
+
+def _class(config: Any) -> Any:
+    return config if isinstance(config, type) else type(config)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+@functools.cache
+def _docs(cls: type) -> dict[str, str]:
+    """The string literal under each field; empty for a class typed at a prompt, whose source is not kept."""
+    docs = {}
+    for base in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        try:
+            tree: Any = ast.parse(textwrap.dedent(inspect.getsource(base)))  # pyright: ignore[reportArgumentType]
+        except OSError:
+            continue
+        for field, below in pairwise(tree.body[0].body):
+            literal = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if literal and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                docs[field.target.id] = " ".join(str(below.value.value).split())  # pyright: ignore
+    return docs
+
+
+class _Dumper(yaml.SafeDumper):
+    """Tuples on one line, each written out where it stands."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_sequence("tag:yaml.org,2002:seq", value, True))
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe loading that refuses a key given twice; YAML itself would keep the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.MarkedYAMLError(None, None, f"the same key twice: {', '.join(twice)}", node.start_mark)
+        return super().construct_mapping(node, deep)
