@@ -1,0 +1,1 @@
+"""The grid of alexhernandezgarcia/gflownet with its Gaussian corners."""

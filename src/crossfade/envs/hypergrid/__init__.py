@@ -1,0 +1,1 @@
+"""The hypergrid of the GFlowNet papers, its rewards decided in integers."""

@@ -1,0 +1,53 @@
+"""The environments by name: strings only, so that listing them imports no framework."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where an environment lives: the package `crossfade.envs.<package>` and the name its classes share."""
+
+    help: str
+    package: str
+    stem: str
+    """The twins are the modules `<stem>_numpy` and `<stem>_jax`."""
+    name: str
+    """The twins' class; its params are `<name>Params` in the module `params`."""
+
+
+ENVS = {
+    "grid": Entry("upstream's grid: Gaussian corners, increments and dimensions per action", "grid", "grid", "Grid"),
+    "hypergrid": Entry("corners, cosine, deceptive and sparse rewards", "hypergrid", "hypergrid", "Hypergrid"),
+}
+
+
+def params_class(name: str) -> type:
+    """The params dataclass of the named environment."""
+    return _load(_entry(name), "params", f"{_entry(name).name}Params")
+
+
+def make(params: Any, framework: str) -> Any:
+    """The environment these params describe, in the given framework: "numpy" or "jax"."""
+    if framework not in ("numpy", "jax"):
+        raise UsageError(f"unknown framework {framework!r} for an environment: 'numpy' or 'jax' expected.")
+    for name, entry in ENVS.items():
+        if type(params).__name__ == f"{entry.name}Params" and type(params) is params_class(name):
+            return _load(entry, f"{entry.stem}_{framework}", entry.name)(params)
+    raise UsageError(
+        f"no environment is registered for params of type {type(params).__name__}. Expected one of "
+        f"{', '.join(f'{entry.name}Params' for entry in ENVS.values())}; your own class can be used directly."
+    )
+
+
+def _entry(name: str) -> Entry:
+    if name not in ENVS:
+        raise UsageError(f"unknown environment {name!r}.{nearest(name, ENVS)} Known: {', '.join(ENVS)}.")
+    return ENVS[name]
+
+
+def _load(entry: Entry, module: str, attribute: str) -> Any:
+    return getattr(import_module(f"{__package__}.{entry.package}.{module}"), attribute)

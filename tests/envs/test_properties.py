@@ -1,0 +1,197 @@
+"""Every registered environment, in both frameworks, keeps the protocol; a flipped mask bit is noticed."""
+
+import inspect
+from functools import cache
+
+import env_properties
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from env_cases import CASES, ENUMERABLE, name, twins
+
+from crossfade.envs import base_jax, base_numpy
+from crossfade.envs.checks import one_of
+from crossfade.envs.registry import ENVS, make, params_class
+from crossfade.errors import UsageError
+
+WALKS = 6
+
+
+@cache
+def uniforms(params):
+    """Noise for walks that are as long as can be."""
+    rng = np.random.default_rng(0)
+    return rng.uniform(size=(params.max_steps, WALKS, params.n_actions)), rng.uniform(
+        size=(params.max_steps, WALKS, params.n_parents)
+    )
+
+
+@cache
+def numpy_walk(params):
+    return env_properties.walk(make(params, "numpy"), *uniforms(params))
+
+
+@cache
+def states_of(params):
+    """All states where they can be enumerated, else those on the walks."""
+    env = make(params, "numpy")
+    if env.n_states is not None:
+        return env.state(np.arange(env.n_states))
+    walked = np.concatenate([state.x for state in numpy_walk(params)[0]])
+    x = np.unique(walked, axis=0)
+    return base_numpy.State(x, np.zeros(len(x), bool))
+
+
+@cache
+def facts_of(params, framework):
+    env, states = make(params, framework), states_of(params)
+    if framework == "numpy":
+        return env_properties.facts(env, states)
+    with jax.enable_x64(True):
+        compiled = jax.jit(lambda states: env_properties.facts(env, states, jnp))
+        found = compiled(base_jax.State(*map(jnp.asarray, states)))
+    return jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "jax"])
+@pytest.mark.parametrize("params", CASES, ids=name)
+def test_environment_keeps_the_protocol(params, framework):
+    for check in env_properties.CHECKS:
+        check(make(params, framework), facts_of(params, framework))
+
+
+@pytest.mark.parametrize("params", CASES, ids=name)
+def test_twins_are_equal(params):
+    ours, theirs = facts_of(params, "numpy"), facts_of(params, "jax")
+    assert ours.keys() == theirs.keys()
+    for key in ours:
+        for a, b in zip(jax.tree.leaves(ours[key]), jax.tree.leaves(theirs[key]), strict=True):
+            if "log_reward" in key:
+                assert a.dtype == b.dtype == np.float64
+                np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12)
+            else:
+                np.testing.assert_array_equal(b, a, err_msg=key)
+
+
+@pytest.mark.parametrize("params", CASES, ids=name)
+def test_walks_end_and_lead_back_to_the_source(params):
+    env = make(params, "numpy")
+    visited, actions, back = numpy_walk(params)
+    assert visited[-1].done.all()
+    for state, action in zip(visited[:-1], actions, strict=True):
+        base_numpy.check_action(env, state, action)
+    assert (back[-1].x == params.source).all() and not back[-1].done.any()
+
+
+@pytest.mark.parametrize("params", [CASES[0], CASES[-1]], ids=name)
+def test_walks_are_the_same_in_a_compiled_scan(params):
+    env = make(params, "jax")
+    noise, _ = uniforms(params)
+
+    @jax.jit
+    def walk(noise):
+        def body(state, row):
+            state = env.step(state, (env.forward_mask(state) * row).argmax(-1))
+            return state, state
+
+        return jax.lax.scan(body, env.reset((WALKS,)), noise)[1]
+
+    visited = walk(noise.astype(np.float32))
+    np.testing.assert_array_equal(visited.x, np.stack([s.x for s in numpy_walk(params)[0][1:]]))
+    np.testing.assert_array_equal(visited.done, np.stack([s.done for s in numpy_walk(params)[0][1:]]))
+
+
+@pytest.mark.parametrize("params", CASES, ids=name)
+def test_batch_axes_are_free(params):
+    env, states = make(params, "numpy"), states_of(params)
+    one = base_numpy.State(states.x[-1], states.done[-1])
+    cube = base_numpy.State(states.x[-1][None, None], states.done[-1][None, None])
+    zero = np.zeros((), np.int32)
+    for method in (env.forward_mask, env.backward_mask, env.observe, env.log_reward):
+        np.testing.assert_array_equal(method(cube)[0, 0], method(one))
+    for method in (env.step, env.unstep, env.parent_of, env.action_of):
+        for a, b in zip(
+            jax.tree.leaves(method(cube, zero[None, None])), jax.tree.leaves(method(one, zero)), strict=True
+        ):
+            np.testing.assert_array_equal(a[0, 0], b)
+
+
+class Flipped:
+    """An environment with one bit of one mask wrong."""
+
+    def __init__(self, env, mask, x, bit):
+        self.env, self.mask, self.x, self.bit = env, mask, x, bit
+
+    def __getattr__(self, attribute):
+        if attribute != self.mask:
+            return getattr(self.env, attribute)
+
+        def flipped(state):
+            mask = getattr(self.env, attribute)(state).copy()
+            mask[..., self.bit] ^= (state.x == self.x).all(-1) & ~state.done
+            return mask
+
+        return flipped
+
+
+@pytest.mark.parametrize("params", ENUMERABLE, ids=name)
+@pytest.mark.parametrize("mask", ["forward_mask", "backward_mask"])
+def test_a_flipped_mask_bit_is_noticed(params, mask):
+    env, states = make(params, "numpy"), states_of(params)
+    width = {"forward_mask": env.n_actions - env.terminating, "backward_mask": env.n_parents}[mask]
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        broken = Flipped(env, mask, states.x[rng.integers(len(states.x))], rng.integers(width))
+        found = env_properties.facts(broken, states)
+        with pytest.raises(AssertionError):
+            for check in env_properties.CHECKS:
+                check(broken, found)
+
+
+@pytest.mark.parametrize("params", CASES, ids=name)
+def test_environments_are_values(params):
+    for framework in ("numpy", "jax"):
+        again = type(params)(**{k: getattr(params, k) for k in params.__dataclass_fields__})
+        assert make(params, framework) == make(again, framework)
+        assert hash(make(params, framework)) == hash(make(again, framework))
+
+
+def test_twin_classes_have_the_same_methods_and_arguments():
+    for entry_name in ENVS:
+        ours, theirs = twins(params_class(entry_name)())
+        faces = [
+            {n: list(inspect.signature(m).parameters) for n, m in inspect.getmembers(type(env), inspect.isfunction)}
+            for env in (ours, theirs)
+        ]
+        assert faces[0] == faces[1]
+
+
+def test_an_invalid_action_is_named_by_check_action():
+    env, jax_env = twins(params_class("hypergrid")(n_dim=2, length=2))
+    state = env.step(env.reset((2,)), np.array([0, 1]))
+    with pytest.raises(UsageError, match=r"invalid action 0 in state \[1 0\].*Valid there: \[1, 2\]"):
+        base_numpy.check_action(env, state, np.array([0, 0]))
+    with pytest.raises(UsageError, match="invalid action 1"):
+        base_jax.check_action(jax_env, base_jax.State(*map(jnp.asarray, state)), jnp.array([2, 1]))
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: params_class("hypergird"), "Did you mean 'hypergrid'"),
+        (lambda: make(params_class("grid")(), "torch"), "'numpy' or 'jax' expected"),
+        (lambda: make(object(), "numpy"), "no environment is registered"),
+        (lambda: params_class("hypergrid")(length=1), "length must be an integer of at least 2, got 1"),
+        (lambda: params_class("hypergrid")(r0=-0.1), "r0 must be a finite number above 0"),
+        (lambda: params_class("hypergrid")(r1=float("nan")), "r1 must be a finite number"),
+        (lambda: one_of(("corners", "cosine"), reward="corner"), "reward must be one of corners, cosine"),
+        (lambda: params_class("grid")(length=1), "length must be an integer of at least 2"),
+        (lambda: params_class("grid")(variance=0.0), "variance must be a finite number above 0"),
+        (lambda: params_class("grid")(max_dim_per_action=3), "max_dim_per_action at most n_dim"),
+        (lambda: make(params_class("hypergrid")(n_dim=16, length=8), "numpy").state(np.zeros(1, int)), "too many"),
+    ],
+)
+def test_bad_input_is_refused_in_words(build, message):
+    with pytest.raises(UsageError, match=message):
+        build()
