@@ -49,6 +49,12 @@ def test_save_returns_the_bundle_and_load_takes_bundle_or_folder(tmp_path):
     assert (value(first), value(second), value(tmp_path)) == (1.0, 2.0, 2.0)
 
 
+def test_a_folder_of_bundles_may_be_named_like_one(tmp_path):
+    """Runs are often named by the second they started in."""
+    save(tmp_path / "1763236800", 3, 3.0)
+    assert value(tmp_path / "1763236800") == 3.0
+
+
 def test_saving_a_step_again_replaces_it(tmp_path):
     save(tmp_path, 5, 1.0)
     save(tmp_path, 5, 2.0)

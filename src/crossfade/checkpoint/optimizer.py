@@ -51,8 +51,6 @@ def unpack(record: dict[str, Any] | None, arrays: Arrays, label: str) -> Any:
     """The `OptimizerState` that `pack` took apart."""
     if record is None:
         return None
-    from ..bridge.optimizers import OptimizerState
-
     match record:
         case {"kind": str(kind), "groups": [*_] as groups, "moments": dict(moments)}:
             try:
@@ -60,5 +58,7 @@ def unpack(record: dict[str, Any] | None, arrays: Arrays, label: str) -> Any:
             except (KeyError, TypeError) as error:
                 raise CheckpointError(f"{label}: expected every optimiser moment listed, got {error!r}.") from error
             groups = tree.decode(groups, f"{label}: optimizer groups", arrays.__getitem__)
+            from ..bridge.optimizers import OptimizerState
+
             return OptimizerState(kind=kind, groups=tuple(groups), moments=found)
     raise CheckpointError(f"{label}: expected kind, groups and moments of an optimiser, got {str(record)[:200]}.")

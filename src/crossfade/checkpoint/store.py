@@ -60,8 +60,8 @@ def latest(path: str | os.PathLike) -> Path:
 def find(path: str | os.PathLike) -> Path:
     """`path` itself if it is a bundle, otherwise the latest bundle in it."""
     path = Path(path)
-    is_bundle = (path / manifest.NAME).exists() or _BUNDLE.fullmatch(path.name)
-    return path if is_bundle and path.is_dir() else latest(path)
+    named_like_one = path.is_dir() and _BUNDLE.fullmatch(path.name) and not list_bundles(path)
+    return path if os.path.lexists(path / manifest.NAME) or named_like_one else latest(path)
 
 
 # Reading
