@@ -51,7 +51,7 @@ def build_optax(
     else:
         labels = lambda tree: jax.tree.map(lambda path: groups.get(path, "frozen"), leaf_names(tree))
         named = {f"group_{i}": chain for i, chain in enumerate(chains)}
-        links = [optax.partition({**named, "frozen": optax.set_to_zero()}, labels(params))]
+        links = [optax.partition({**named, "frozen": optax.set_to_zero()}, labels)]
     if clip_norm is not None:
         trained = jax.tree.map(lambda path: path in groups, leaf_names(params))
         links.insert(0, optax.masked(clip_by_global_norm(clip_norm), trained))
