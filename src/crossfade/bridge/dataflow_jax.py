@@ -55,7 +55,16 @@ def trace_jax(function: Callable[[dict[str, Any]], Any], leaves: dict[str, Any])
         outputs = _evaluate(closed, [leaves[p] for p in paths], values)
         return outputs, values
 
-    return JaxTrace(uses, tuple(names), jax.jit(evaluate), _narrows(closed.jaxpr))
+    return JaxTrace(uses, tuple(names), _compile(evaluate, leaves), _narrows(closed.jaxpr))
+
+
+def _compile(function: Callable, leaves: dict[str, Any]) -> Callable:
+    """Compiles with the least effort: the function runs a handful of times on a few numbers."""
+    lowered = jax.jit(function).lower(leaves)
+    try:
+        return lowered.compile({"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False})
+    except jax.errors.JaxRuntimeError:  # these options are XLA's own and come and go with its versions
+        return lowered.compile()
 
 
 def _inner(eqn) -> ClosedJaxpr | None:

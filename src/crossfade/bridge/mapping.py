@@ -67,20 +67,23 @@ class Mapping:
 
     # Arrays by name, NumPy or JAX, also under jit: what weights, gradients and moments have in common.
 
-    def leaves_to_jax(self, named: Named[str, Any]) -> dict[str, Any]:
-        """Torch arrays by name -> JAX leaves by path. Entries none of whose names are given are left out."""
+    def leaves_to_jax(self, named: Named[str, Any], *, linear: bool = False) -> dict[str, Any]:
+        """Torch arrays by name -> JAX leaves by path. Entries none of whose names are given are left out.
+
+        Pass `linear=True` for gradients and moments: a rule may hold a constant, which they do not have.
+        """
         leaves = {}
         for entry in self.entries:
             if arrays := self._gather(entry, entry.torch, named):
-                leaves.update(zip(entry.jax, entry.rule.forward(arrays), strict=True))
+                leaves.update(zip(entry.jax, entry.rule.forward(arrays, linear), strict=True))
         return leaves
 
-    def leaves_to_torch(self, leaves: Named[str, Any]) -> dict[str, Any]:
-        """JAX leaves by path -> torch arrays by name. Entries none of whose leaves are given are left out."""
+    def leaves_to_torch(self, leaves: Named[str, Any], *, linear: bool = False) -> dict[str, Any]:
+        """JAX leaves by path -> torch arrays by name; the inverse of `leaves_to_jax`."""
         named = {}
         for entry in self.entries:
             if arrays := self._gather(entry, entry.jax, leaves):
-                named.update(zip(entry.torch, entry.rule.inverse(arrays), strict=True))
+                named.update(zip(entry.torch, entry.rule.inverse(arrays, linear), strict=True))
         return named
 
     @staticmethod

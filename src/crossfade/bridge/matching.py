@@ -8,6 +8,7 @@ import torch
 
 from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, nearest
 from .candidates import Candidate, Item, Shape, single_item, stacked_items, unstacked_items
+from .layers import cell_items
 from .mapping import Entry, Mapping
 from .outputs import difference
 from .pair import Pair, random_weights
@@ -76,7 +77,8 @@ def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple
     rest = {path: shape for path, shape in leaves.items() if path not in taken}
     names = {n for n in pair.tensors if pair.tensors[n].is_floating_point()}
     names -= {n for e in fixed for n in e.torch} | {n for i in chosen for n in i.names}
-    items = chosen
+    items = chosen + [item for item in cell_items(pair.module, pair.shapes, rest) if names >= set(item.names)]
+    names -= {n for item in items for n in item.names}
     for make in (stacked_items, unstacked_items):
         items += make(names, pair.shapes, rest, uses, pair.trace.flattened)
         names -= {n for item in items for n in item.names}

@@ -7,7 +7,7 @@ two of them would show nowhere.
 
 import copy
 from collections.abc import Callable, Mapping as Named
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
@@ -43,17 +43,15 @@ class Pair:
 
     def __enter__(self) -> "Pair":
         """Opens the pair: float64 in JAX for the `with` block, copies made, both sides traced."""
-        self._x64 = jax.enable_x64(True)
-        self._x64.__enter__()
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(jax.enable_x64(True))
+            stack.enter_context(jax.default_device(jax.devices("cpu")[0]))
             self._open()
-        except BaseException as error:
-            self._x64.__exit__(type(error), error, error.__traceback__)
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._x64.__exit__(*error)
+        self._stack.close()
 
     def _open(self) -> None:
         self.dtype = torch.float64

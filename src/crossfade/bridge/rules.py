@@ -1,7 +1,7 @@
 """Rules: invertible rearrangements that carry torch arrays to JAX leaves and back.
 
 A rule is a chain of small operations on a tuple of arrays. Operations work on NumPy arrays and on JAX arrays (also
-under `jit`), and each knows its inverse, its effect on optimiser moments and its JSON form.
+under `jit`), and each knows its inverse, its effect on gradients and its JSON form.
 
     Rule(permute(1, 0))                                  Linear weight (O, I) -> kernel (I, O)
     Rule(each(permute(1, 0)), stack())                   N weights -> one kernel (N, I, O)
@@ -36,7 +36,12 @@ class Op:
     args: tuple
     forward: Callable[[Arrays], Arrays] = field(compare=False)
     inverse: Callable[[Arrays], Arrays] = field(compare=False)
-    lossy: bool = False  # `inverse(forward(x)) != x` in general: two arrays became one
+    lossy: bool = False  # `inverse(forward(x)) != x` in general: two arrays became one, or rounding
+    gradient: tuple[Callable[[Arrays], Arrays], Callable[[Arrays], Arrays]] | None = field(default=None, compare=False)
+
+    def directions(self, linear: bool) -> tuple[Callable[[Arrays], Arrays], Callable[[Arrays], Arrays]]:
+        """Forward and inverse; for gradients and moments when `linear`."""
+        return self.gradient if linear and self.gradient else (self.forward, self.inverse)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.args))})"
@@ -51,14 +56,17 @@ class Rule:
     def __init__(self, *ops: Op):
         object.__setattr__(self, "ops", ops)
 
-    def forward(self, arrays: Arrays) -> Arrays:
+    def forward(self, arrays: Arrays, linear: bool = False) -> Arrays:
+        """Torch's arrays as JAX's. `linear` is for gradients and optimiser moments: constants fall away, and arrays
+        that are only ever summed have one gradient, which each of them gets."""
         for op in self.ops:
-            arrays = op.forward(arrays)
+            arrays = op.directions(linear)[0](arrays)
         return arrays
 
-    def inverse(self, arrays: Arrays) -> Arrays:
+    def inverse(self, arrays: Arrays, linear: bool = False) -> Arrays:
+        """JAX's arrays as torch's; `linear` as in `forward`."""
         for op in reversed(self.ops):
-            arrays = op.inverse(arrays)
+            arrays = op.directions(linear)[1](arrays)
         return arrays
 
     @property
@@ -148,21 +156,72 @@ def _cut(array: Any, axis: int, sizes: tuple[int, ...]) -> Arrays:
 def each(*ops: Op) -> Op:
     """Applies a rule to every array on its own."""
     rule = Rule(*ops)
-    return Op(
-        "each",
-        (rule,),
-        lambda x: tuple(rule.forward((a,))[0] for a in x),
-        lambda y: tuple(rule.inverse((a,))[0] for a in y),
-        lossy=rule.lossy,
-    )
+
+    def directions(linear: bool):
+        return (
+            lambda x: tuple(rule.forward((a,), linear)[0] for a in x),
+            lambda y: tuple(rule.inverse((a,), linear)[0] for a in y),
+        )
+
+    return Op("each", (rule,), *directions(False), lossy=rule.lossy, gradient=directions(True))
 
 
 def add() -> Op:
     """Two arrays that torch only ever adds become their sum; the way back puts all in the first, zero in the second."""
-    back = lambda y: (y[0], _xp(y[0]).zeros_like(y[0]))
-    return Op("add", (), lambda x: (x[0] + x[1],), back, lossy=True)
+    return Op(
+        "add",
+        (),
+        lambda x: (x[0] + x[1],),
+        lambda y: (y[0], _xp(y[0]).zeros_like(y[0])),
+        lossy=True,
+        gradient=(lambda x: ((x[0] + x[1]) / 2,), lambda y: (y[0], y[0])),
+    )
+
+
+def fold(size: int) -> Op:
+    """As `add` for the first `size` entries of two vectors; the rest of the second stays an array of its own.
+
+    The biases of a GRU: those of the reset and update gates are summed, the two of the candidate are not.
+    """
+
+    def summed(x: Arrays, share: float) -> Arrays:
+        xp = _xp(x[0])
+        head = (x[0][:size] + x[1][:size]) * share
+        return xp.concatenate([head.astype(x[0].dtype), x[0][size:]]), x[1][size:]
+
+    def parted(y: Arrays, head: Any) -> Arrays:
+        return y[0], _xp(y[0]).concatenate([head, y[1]])
+
+    return Op(
+        "fold",
+        (size,),
+        lambda x: summed(x, 1),
+        lambda y: parted(y, _xp(y[0]).zeros_like(y[0][:size])),
+        lossy=True,
+        gradient=(lambda x: summed(x, 0.5), lambda y: parted(y, y[0][:size])),
+    )
+
+
+def shift(start: int, stop: int, amount: float) -> Op:
+    """Adds a constant to the entries from `start` to `stop` of a vector: what the other library adds in its code."""
+
+    def moved(x: Arrays, by: float) -> Arrays:
+        offset = np.zeros(x[0].shape, x[0].dtype)
+        offset[start:stop] = by
+        return (x[0] + offset,)
+
+    same = lambda x: x
+    return Op(
+        "shift",
+        (start, stop, amount),
+        lambda x: moved(x, amount),
+        lambda y: moved(y, -amount),
+        lossy=True,
+        gradient=(same, same),
+    )
 
 
 OPS: dict[str, Callable[..., Op]] = {
-    op.__name__: op for op in (permute, reshape, flip, take, stack, unstack, concat, split, each, add)
+    op.__name__: op
+    for op in (permute, reshape, flip, take, stack, unstack, concat, split, each, add, fold, shift)
 }

@@ -1,0 +1,42 @@
+"""NoisyLinear (Fortunato et al. 2018, factorised noise) in Equinox; its twin is `noisy_torch.py`.
+
+Noise enters as data: the caller draws `eps_in` and `eps_out` from a standard normal, once per forward pass.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class NoisyLinear(eqx.Module):
+    """`y = (mu_w + sigma_w * f(eps_out) f(eps_in)^T) x + mu_b + sigma_b * f(eps_out)`, `f(e) = sign(e) sqrt(|e|)`."""
+
+    weight_mu: Float[Array, "outputs inputs"]
+    weight_sigma: Float[Array, "outputs inputs"]
+    bias_mu: Float[Array, " outputs"]
+    bias_sigma: Float[Array, " outputs"]
+
+    def __init__(self, in_features: int, out_features: int, sigma: float = 0.5, *, key: PRNGKeyArray):
+        bound = in_features**-0.5
+        weight_key, bias_key = jax.random.split(key)
+        self.weight_mu = jax.random.uniform(weight_key, (out_features, in_features), minval=-bound, maxval=bound)
+        self.weight_sigma = jnp.full((out_features, in_features), sigma * bound)
+        self.bias_mu = jax.random.uniform(bias_key, (out_features,), minval=-bound, maxval=bound)
+        self.bias_sigma = jnp.full((out_features,), sigma * bound)
+
+    def __call__(
+        self,
+        x: Float[Array, "*batch inputs"],
+        eps_in: Float[Array, " inputs"],
+        eps_out: Float[Array, " outputs"],
+    ) -> Float[Array, "*batch outputs"]:
+        f_in, f_out = _scaled(eps_in), _scaled(eps_out)
+        weight = self.weight_mu + self.weight_sigma * jnp.outer(f_out, f_in)
+        bias = self.bias_mu + self.bias_sigma * f_out
+        y = x @ weight.T
+        return y + jnp.broadcast_to(bias, y.shape)
+
+
+def _scaled(eps: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jnp.sign(eps) * jnp.sqrt(jnp.abs(eps))
