@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..bridge.libraries import named_leaves
-from ..bridge.transfer import numpy_to_jax, numpy_to_tensor, tensor_to_numpy
+from ..bridge.transfer import numpy_to_tensor, tensor_to_numpy
 from ..errors import TransferError, UsageError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -61,7 +61,8 @@ def jax_tree(tree: Any, dtype: str) -> Any:
 
 
 def jax_array(array: np.ndarray) -> jax.Array:
-    """One array in the widest type of its kind that JAX has at the moment."""
+    """One array in the widest type of its kind that JAX has at the moment. It may share memory with its source, which
+    nobody writes to again."""
     if array.dtype.kind in "iu":
         narrow = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
         if not np.array_equal(narrow, array):
@@ -70,4 +71,4 @@ def jax_array(array: np.ndarray) -> jax.Array:
                 f"off. Keep them below 2**31, or check with dtype='float64'."
             )
         array = narrow
-    return numpy_to_jax(array)
+    return jnp.asarray(array)

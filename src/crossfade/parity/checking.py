@@ -75,8 +75,10 @@ def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
     return [level for level in LEVELS if level in names]
 
 
-def _mapping(twin: Twin) -> Mapping | None:
-    if twin.mapping is not None or twin.torch is None:
+def _mapping(twin: Twin) -> Mapping:
+    if twin.torch is None:
+        return Mapping((), {}, None)
+    if twin.mapping is not None:
         return twin.mapping
     from ..bridge.matching import match
 
@@ -91,7 +93,7 @@ def _mapping(twin: Twin) -> Mapping | None:
 class _Climb:
     """One run of `check`: the halves in each precision, and the report as it grows."""
 
-    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str, steps: tuple[int, ...]):
+    def __init__(self, twin: Twin, mapping: Mapping, dtype: str, steps: tuple[int, ...]):
         self.twin, self.jax_names = twin, jax_names(mapping)
         dtypes = ("float64", "float32") if dtype == "both" else (dtype,)
         self.runs = {d: Levels(twin, mapping, d, steps) for d in dtypes}
@@ -123,23 +125,25 @@ class _Climb:
     # One level
 
     def _prove(self, level: str) -> None:
+        results: dict[str, tuple[Quantities, Quantities]] = {}
+        judged: dict[str, dict[str, Comparison]] = {}
         try:
-            proof = self._run_float64(level)
-            wide = None if proof is None else {q: self._compare64(level, q, *proof) for q in _names(*proof)}
-            stop = wide is not None and any(c.verdict is Verdict.DIFFERENT for c in wide.values())
-            if "float32" not in self.runs or stop:
-                plain = narrow = None
-            else:
-                plain = self._results("float32", level)
-                narrow = self._compare32(level, plain, proof)
+            if (proof := self._run_float64(level)) is not None:
+                results["float64"] = proof
+                judged["float64"] = {quantity: self._compare64(level, quantity, *proof) for quantity in _names(*proof)}
+            if "float32" in self.runs and not _failed(judged):
+                results["float32"] = self._results("float32", level)
+                judged["float32"] = self._compare32(level, results["float32"], proof)
         except NoCounterpart as error:
             return self._fail(level, "optimiser", Difference("", "no counterpart", torch=str(error)))
-        rows = [_row(level, quantity, wide, narrow) for quantity in wide or narrow or {}]
-        if failed := next((row for row in rows if row.verdict is Verdict.DIFFERENT), None):
+        rows = _rows(level, judged)
+        if _failed(judged):
             self.rows += rows
-            dtype = "float64" if failed.float32 is None else "float32"
-            return self._found(level, failed.quantity, getattr(failed, dtype), dtype)
-        guard = self._guard(level, *(("float64", proof) if proof is not None else ("float32", plain)))
+            row = next(row for row in rows if row.verdict is Verdict.DIFFERENT)
+            dtype = "float64" if row.float32 is None else "float32"
+            return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype)
+        dtype = next(iter(results))
+        guard = self._guard(level, dtype, *results[dtype])
         self.rows += [replace(row, guard=guard) for row in rows]
         if guard is None:
             what = "exchanging the actions" if level == "env" else "moving any one parameter by a thousandth"
@@ -215,7 +219,9 @@ class _Climb:
         jittered = self.runs["float32"].jittered(level) if proof is None else {}
         for quantity in _names(*plain):
             a, b = (side.get(quantity, {}) for side in plain)
-            if proof is None:
+            if level == "map":
+                allowed = dict.fromkeys(a, 0.0)
+            elif proof is None:
                 allowed = allow_unproved(a, b, jittered.get(quantity, {}), self._longest_sum())
             else:
                 a64, b64 = (side.get(quantity, {}) for side in proof)
@@ -242,31 +248,35 @@ class _Climb:
         arrays = next(iter(self.runs.values())).weights.values()
         return max((a.size // a.shape[0] for a in arrays if a.ndim and a.size), default=1)
 
-    def _guard(self, level: str, dtype: str, results: tuple[Quantities, Quantities]) -> str | None:
+    def _guard(self, level: str, dtype: str, torch: Quantities, jax: Quantities) -> str | None:
         """The name of what was moved and seen to make a difference; None when nothing was."""
         run = self.runs[dtype]
         jittered = run.jittered(level) if dtype == "float32" else {}
         for name, disturbed in run.disturbed(level):
-            for quantity, b in disturbed.items():
-                a = results[0].get(quantity, {})
+            for quantity in disturbed.keys() & torch.keys():
+                a, b = torch[quantity], disturbed[quantity]
                 if dtype == "float64":
                     allowed = allow_float64(a, b, RELATIVE[level], self._floor(level, quantity, a, b))
                 else:
-                    allowed = allow_unproved(a, results[1][quantity], jittered[quantity], self._longest_sum())
-                if a and compare(a, b, allowed).verdict is Verdict.DIFFERENT:
+                    allowed = allow_unproved(a, jax[quantity], jittered[quantity], self._longest_sum())
+                if compare(a, b, allowed).verdict is Verdict.DIFFERENT:
                     return name
         return None
 
 
-def _row(level: str, quantity: str, wide: dict[str, Comparison] | None, narrow: dict[str, Comparison] | None) -> Row:
-    both = [by[quantity] for by in (wide, narrow) if by is not None]
-    return Row(
-        level,
-        quantity,
-        verdict=max(comparison.verdict for comparison in both),
-        float64=wide[quantity].worst if wide else None,
-        float32=narrow[quantity].worst if narrow else None,
-    )
+def _rows(level: str, judged: dict[str, dict[str, Comparison]]) -> list[Row]:
+    quantities = dict.fromkeys(quantity for comparisons in judged.values() for quantity in comparisons)
+    rows = []
+    for quantity in quantities:
+        by = {dtype: comparisons[quantity] for dtype, comparisons in judged.items() if quantity in comparisons}
+        worst = {dtype: comparison.worst for dtype, comparison in by.items()}
+        verdict = max(comparison.verdict for comparison in by.values())
+        rows.append(Row(level, quantity, verdict, worst.get("float64"), worst.get("float32")))
+    return rows
+
+
+def _failed(judged: dict[str, dict[str, Comparison]]) -> bool:
+    return any(c.verdict is Verdict.DIFFERENT for comparisons in judged.values() for c in comparisons.values())
 
 
 def _names(torch: Quantities, jax: Quantities) -> list[str]:

@@ -17,7 +17,7 @@ def step_both(twin: Twin, dtype: str, actions: np.ndarray, jax_actions: np.ndarr
     second, so that one difference does not hide the next. Leaves are stacked over time."""
     from ..random import numpy as random
 
-    first, second = twin.env
+    first, second = twin.half("env", "torch"), twin.half("env", "jax")
     state, jax_state = first.reset(random.key(twin.seed)), second.reset(jax.random.key(twin.seed))
     reset, jax_reset = leaves(state, ""), leaves(jax_state, "")
     if _shapes(reset) != _shapes(jax_reset):

@@ -21,7 +21,7 @@ from .weights import Weights, disturb, from_jax, from_torch, jitter
 class Levels:
     """Both halves of a twin in one precision."""
 
-    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str, steps: tuple[int, ...]):
+    def __init__(self, twin: Twin, mapping: Mapping, dtype: str, steps: tuple[int, ...]):
         self.twin, self.mapping, self.dtype, self.steps = twin, mapping, dtype, tuple(sorted(steps))
         self.torch = TorchSide(twin, mapping, dtype)
         self.jax = JaxSide(twin, mapping, dtype, self.torch)

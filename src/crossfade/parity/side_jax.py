@@ -28,7 +28,7 @@ from .weights import Weights, from_jax
 class JaxSide:
     """Runs `twin`'s JAX callables in one precision."""
 
-    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str, torch_side: TorchSide):
+    def __init__(self, twin: Twin, mapping: Mapping, dtype: str, torch_side: TorchSide):
         self.twin, self.mapping, self.dtype, self.torch_side = twin, mapping, dtype, torch_side
         self.unread: str | None = None  # why the optimiser's state could not be compared
         self._evaluated: tuple[Weights, Quantities] | None = None
@@ -43,7 +43,7 @@ class JaxSide:
 
     @cached_property
     def _forward(self) -> Callable:
-        call = self.twin.forward[1] if self.twin.forward is not None else self._template.call
+        call = self.twin.half("forward", "jax") or self._template.call
         return jax.jit(lambda named, given: call(self._assemble(named), given))
 
     def loss(self, weights: Weights) -> Quantities:
@@ -76,7 +76,7 @@ class JaxSide:
     @cached_property
     def _value_and_grad(self) -> Callable:
         def loss(moving, fixed, batch):
-            return split_info(self.twin.loss[1](self._assemble(moving | fixed), batch))
+            return split_info(self.twin.half("loss", "jax")(self._assemble(moving | fixed), batch))
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
 
@@ -107,7 +107,7 @@ class JaxSide:
     @cached_property
     def _update(self) -> Callable:
         tx, _ = self._optimizer
-        step = self.twin.update[1] if self.twin.update is not None else self._default_update
+        step = self.twin.half("update", "jax") or self._default_update
 
         def update(params, state, opt_state, batch):
             model, opt_state, metrics = step(self._template.build(params, state), tx, opt_state, batch)
@@ -116,13 +116,11 @@ class JaxSide:
 
         return jax.jit(update)
 
-    def _default_update(
-        self, model: Any, tx: optax.GradientTransformation, opt_state: PyTree, batch: Any
-    ) -> tuple[Any, PyTree, dict[str, Any]]:
+    def _default_update(self, model: Any, tx: Any, opt_state: PyTree, batch: Any) -> tuple[Any, PyTree, dict[str, Any]]:
         opened = open_model(model)
 
         def loss(params):
-            return split_info(self.twin.loss[1](opened.build(params, opened.state), batch))
+            return split_info(self.twin.half("loss", "jax")(opened.build(params, opened.state), batch))
 
         (value, info), grads = jax.value_and_grad(loss, has_aux=True)(opened.params)
         updates, opt_state = tx.update(grads, opt_state, opened.params)
@@ -159,7 +157,7 @@ class JaxSide:
     def rollout(self, weights: Weights, key: int | None = None) -> Quantities:
         model = self.model(weights) if self.twin.jax is not None else None
         start = jax.random.key(self.twin.seed if key is None else key)
-        return {"trajectory": leaves(self.twin.rollout[1](model, start), "")}
+        return {"trajectory": leaves(self.twin.half("rollout", "jax")(model, start), "")}
 
     def _named(self, weights: Weights) -> dict[str, jax.Array]:
         mapped = {name for entry in self.mapping.entries for name in entry.torch}
@@ -179,7 +177,7 @@ class JaxSide:
         """The twin's model with every floating leaf in the precision of the run."""
         opened = self.mapping.opened
         wide = {
-            path: leaf.astype(self.dtype)
+            path: jax_array(np.asarray(leaf).astype(self.dtype))
             for path, leaf in opened.leaves().items()
             if jnp.issubdtype(leaf.dtype, jnp.floating)
         }

@@ -26,7 +26,7 @@ Quantities = dict[str, dict[str, np.ndarray]]
 class TorchSide:
     """Runs `twin`'s torch callables in one precision."""
 
-    def __init__(self, twin: Twin, mapping: Mapping | None, dtype: str):
+    def __init__(self, twin: Twin, mapping: Mapping, dtype: str):
         self.twin, self.mapping, self.dtype = twin, mapping, dtype
         self.frozen: set[str] = set()  # parameters with requires_grad=False
         self.idle: set[str] = set()  # parameters the loss gives no gradient
@@ -39,8 +39,8 @@ class TorchSide:
     def forward(self, weights: Weights) -> Quantities:
         module = self._module(weights)
         with torch.no_grad():
-            if self.twin.forward is not None:
-                outputs = self.twin.forward[0](module, self.batch)
+            if (forward := self.twin.half("forward", "torch")) is not None:
+                outputs = forward(module, self.batch)
             else:
                 inputs = torch_tree(self.twin.inputs, self.dtype)
                 outputs = module(*inputs) if isinstance(inputs, tuple) else module(inputs)
@@ -56,7 +56,7 @@ class TorchSide:
         if self._evaluated is not None and self._evaluated[0] is weights:
             return self._evaluated[1]
         module = self._module(weights)
-        loss, info = split_info(self.twin.loss[0](module, self.batch))
+        loss, info = split_info(self.twin.half("loss", "torch")(module, self.batch))
         if loss.requires_grad:
             loss.backward()
         grad = {}
@@ -81,10 +81,10 @@ class TorchSide:
 
     def _train(self, weights: Weights, steps: tuple[int, ...]) -> dict[int, Quantities]:
         module = self._module(weights)
-        optimizer = make_optimizer(self.twin, module)
+        optimizer = None if self.twin.optimizer is None else make_optimizer(self.twin, module)
         scheduler = self.twin.scheduler(optimizer) if self.twin.scheduler is not None else None
         start = from_torch(self.mapping, module.state_dict())
-        update = self.twin.update[0] if self.twin.update is not None else self._default_update
+        update = self.twin.half("update", "torch") or self._default_update
         done = {}
         for i in range(max(steps)):
             metrics = update(module, optimizer, self._batch_at(i))
@@ -98,8 +98,8 @@ class TorchSide:
                     done[i + 1]["metrics"] = leaves(metrics, "")
         return done
 
-    def _default_update(self, module: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> dict[str, Any]:
-        loss, info = split_info(self.twin.loss[0](module, batch))
+    def _default_update(self, module: nn.Module, optimizer: Any, batch: Any) -> dict[str, Any]:
+        loss, info = split_info(self.twin.half("loss", "torch")(module, batch))
         optimizer.zero_grad()
         loss.backward()
         if self.twin.clip_norm is not None:
@@ -121,7 +121,7 @@ class TorchSide:
         from .. import random
 
         module = self._module(weights) if self.twin.torch is not None else None
-        return {"trajectory": leaves(self.twin.rollout[0](module, random.key(self.twin.seed)), "")}
+        return {"trajectory": leaves(self.twin.half("rollout", "torch")(module, random.key(self.twin.seed)), "")}
 
     def fresh_module(self) -> nn.Module:
         """A private copy of the module in the precision of the run."""
@@ -136,11 +136,9 @@ class TorchSide:
         return self.batch if self.twin.batches is None else torch_tree(self.twin.batch_at(i), self.dtype)
 
 
-def make_optimizer(twin: Twin, module: nn.Module) -> torch.optim.Optimizer | None:
+def make_optimizer(twin: Twin, module: nn.Module) -> torch.optim.Optimizer:
     """The torch optimiser of a twin over the parameters of `module` that can move."""
-    if twin.optimizer is None:
-        return None
-    factory = twin.optimizer[0] if isinstance(twin.optimizer, tuple) else twin.optimizer
+    factory: Any = twin.optimizer[0] if isinstance(twin.optimizer, tuple) else twin.optimizer
     return factory([parameter for parameter in module.parameters() if parameter.requires_grad])
 
 

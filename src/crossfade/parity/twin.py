@@ -95,6 +95,11 @@ class Twin:
             return self.example
         return self.batch if isinstance(self.batch, tuple) or hasattr(self.batch, "shape") else None
 
+    def half(self, field: str, side: str) -> Any:
+        """The torch or JAX half of a pair, or None when the pair was not given."""
+        pair = getattr(self, field)
+        return None if pair is None else pair[0 if side == "torch" else 1]
+
     @property
     def first_batch(self) -> Any:
         """What forward, loss and gradient are computed on."""

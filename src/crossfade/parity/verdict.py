@@ -6,7 +6,7 @@ inequality two sides that agree in float64 stay within twice that noise, so a cl
 chaotic its float32 trajectory.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -141,11 +141,11 @@ def relative(distance: float, a: np.ndarray, b: np.ndarray) -> float:
     return 0.0 if distance == 0.0 else distance / unit if unit > 0.0 else float("inf")
 
 
-def _common(*groups: Leaves) -> Iterable[str]:
+def _common(*groups: Leaves) -> list[str]:
     return [leaf for leaf in groups[0] if all(leaf in g and g[leaf].shape == groups[0][leaf].shape for g in groups)]
 
 
-def _structural(torch: Leaves, jax: Leaves, dtypes: bool) -> Iterable[Difference]:
+def _structural(torch: Leaves, jax: Leaves, dtypes: bool) -> Iterator[Difference]:
     for leaf in (*torch, *(name for name in jax if name not in torch)):
         if leaf not in jax or leaf not in torch:
             words = {True: "given", False: "absent"}

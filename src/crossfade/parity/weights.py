@@ -35,10 +35,9 @@ def from_jax(mapping: Mapping, leaves: Named[str, Any]) -> Weights:
     return named | arrays
 
 
-def jax_names(mapping: Mapping | None) -> dict[str, str]:
+def jax_names(mapping: Mapping) -> dict[str, str]:
     """The JAX paths of each name, for messages."""
-    entries = mapping.entries if mapping else ()
-    return {name: " + ".join(e.jax) for e in entries if not e.rule.lossy for name in e.torch}
+    return {name: " + ".join(e.jax) for e in mapping.entries if not e.rule.lossy for name in e.torch}
 
 
 def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:

@@ -62,5 +62,5 @@ def update(
     (loss, info), grads = eqx.filter_value_and_grad(td_loss, has_aux=True)(critics, batch)
     updates, opt_state = tx.update(grads, opt_state, eqx.filter(critics, eqx.is_inexact_array))
     critics = eqx.apply_updates(critics, updates)
-    target = optax.incremental_update(critics.online, critics.target, TAU)
+    target = jax.tree.map(lambda slow, fast: slow + TAU * (fast - slow), critics.target, critics.online)
     return eqx.tree_at(lambda c: c.target, critics, target), opt_state, {"loss": loss, **info}

@@ -1,0 +1,113 @@
+"""A report as one HTML page: no script, no outside asset, light and dark."""
+
+import math
+from html import escape
+
+from .report import MEANING, Report, Row, cells
+from .twin import LEVELS
+from .verdict import Verdict
+
+STYLE = """
+:root { --paper: #fbfaf7; --ink: #1f2328; --quiet: #6b7075; --line: #dcd9d2; --card: #ffffff;
+  --equal: 158 60% 36%; --rounding: 211 62% 46%; --different: 4 72% 48%; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e6e8ea; --quiet: #9aa1a8; --line: #2d3338;
+  --card: #1b1f23; --equal: 158 45% 52%; --rounding: 211 75% 66%; --different: 4 80% 66%; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 72rem; padding: 2.5rem 1.5rem 4rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+h1 { font-size: 1.6rem; font-weight: 650; margin: 0 0 .25rem; letter-spacing: -.01em; }
+h2 { font-size: 1rem; font-weight: 650; margin: 2.25rem 0 .6rem; }
+p { margin: .35rem 0; max-width: 60rem; }
+.quiet { color: var(--quiet); }
+.EQUAL { --tone: var(--equal); } .ROUNDING { --tone: var(--rounding); } .DIFFERENT { --tone: var(--different); }
+.badge { display: inline-block; padding: .1rem .6rem; border-radius: 99px; font-weight: 650; font-size: .8rem;
+  letter-spacing: .04em; color: hsl(var(--tone)); background: hsl(var(--tone) / .13); }
+.panel { background: var(--card); border: 1px solid var(--line); border-left: 4px solid hsl(var(--tone));
+  border-radius: 6px; padding: .9rem 1.1rem; margin-top: 1.2rem; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; background: var(--card); }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+th, td { text-align: left; padding: .45rem .8rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+tr:last-child td { border-bottom: 0; }
+th { font-weight: 600; color: var(--quiet); font-size: .78rem; }
+td.number { font-variant-numeric: tabular-nums; text-align: right; }
+th.number { text-align: right; }
+code, .leaf { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .92em; }
+ol.climb { list-style: none; display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; margin: 1.2rem 0 0; }
+ol.climb li { border: 1px solid var(--line); border-radius: 6px; padding: .35rem .75rem; background: var(--card); }
+ol.climb li[class] { border-color: hsl(var(--tone) / .6); background: hsl(var(--tone) / .1); }
+ol.climb small { display: block; color: var(--quiet); font-size: .72rem; }
+"""
+
+HEADS = ("level", "quantity", "verdict", "float64", "float32", "float32 noise", "worst leaf", "guard")
+NUMBERS = {3, 4, 5}
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    first = f'<div class="panel DIFFERENT"><b>First difference.</b> {escape(str(report.first))}</div>'
+    notes = "".join(f"<p>{escape(note)}</p>" for note in report.notes)
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>parity of {escape(report.name)}: {report.verdict}</title>
+<style>{STYLE}</style>
+</head>
+<body class="{report.verdict}">
+<h1>{escape(report.name)}</h1>
+<p><span class="badge">{report.verdict}</span> {MEANING[report.verdict]}</p>
+<ol class="climb">{"".join(_step(report, level) for level in LEVELS)}</ol>
+{first if report.first is not None else ""}
+<h2>Differences, relative to the scale of their leaf</h2>
+<div class="scroll"><table>
+<thead><tr>{"".join(_head(i, head) for i, head in enumerate(HEADS))}</tr></thead>
+<tbody>
+{chr(10).join(_row(row) for row in report.rows)}
+</tbody>
+</table></div>
+<p class="quiet">Float64 decides: two correct ports agree there to rounding. Float32 may differ by ten times its noise,
+the distance of each half from its own float64 self. Guard: what was moved on one side, and was then seen to differ.</p>
+{f"<h2>Notes</h2>{notes}" if notes else ""}
+<p class="quiet">{escape(versions)}</p>
+</body>
+</html>"""
+
+
+def _step(report: Report, level: str) -> str:
+    rows = [row for row in report.rows if row.level == level]
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    if not verdicts:
+        return f"<li>{level}<small>{rows[0].status}</small></li>"
+    return f'<li class="{max(verdicts)}">{level}<small>{max(verdicts)}</small></li>'
+
+
+def _head(i: int, head: str) -> str:
+    return f'<th class="number">{head}</th>' if i in NUMBERS else f"<th>{head}</th>"
+
+
+def _row(row: Row) -> str:
+    words = [escape(cell) for cell in cells(row)]
+    if row.verdict is None:
+        return f'<tr class="quiet"><td>{words[0]}</td><td colspan="7">{words[1]}</td></tr>'
+    words[2] = f'<span class="badge">{words[2]}</span>'
+    words[6], words[7] = (f'<span class="leaf">{word}</span>' for word in words[6:8])
+    heats = {3: _heat(row.float64 and row.float64.size, row.verdict), 4: _heat(_share(row), row.verdict)}
+    tds = [
+        f'<td class="number"{heats.get(i, "")}>{word}</td>' if i in NUMBERS else f"<td>{word}</td>"
+        for i, word in enumerate(words)
+    ]
+    return f'<tr class="{row.verdict}">{"".join(tds)}</tr>'
+
+
+def _share(row: Row) -> float | None:
+    return None if row.float32 is None else row.float32.size
+
+
+def _heat(size: float | None, verdict: Verdict) -> str:
+    """Colour by order of magnitude: none at 1e-16, full at 1."""
+    if not size or verdict is Verdict.EQUAL:
+        return ""
+    strength = min(1.0, max(0.0, 1 + math.log10(min(size, 1.0)) / 16))
+    return f' style="background: hsl(var(--tone) / {0.05 + 0.45 * strength:.2f})"'
