@@ -1,15 +1,16 @@
-"""Checks of shapes and bounds that both twins share."""
+"""Checks of arguments that both twins share."""
 
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import UsageError
 
 Shape = tuple[int, ...]
 
 
-def as_shape(shape: Sequence[int], function: str) -> Shape:
+def as_shape(shape: Any, function: str) -> Shape:
     """`shape` as a tuple of sizes."""
     try:
         sizes = tuple(operator.index(size) for size in shape)
@@ -24,11 +25,11 @@ def check_key_shape(shape: Sequence[int], function: str) -> None:
     """Refuse anything whose last axis is not the two words of a key."""
     if len(shape) == 0 or shape[-1] != 2:
         raise UsageError(
-            f"{function}: expected a key, whose last axis holds two words, got shape {tuple(shape)}. Make one with key(seed)."
+            f"{function}: expected a key, of shape (..., 2), got shape {tuple(shape)}. Make one with key(seed)."
         )
 
 
-def seed_words(seed: int) -> tuple[int, int]:
+def seed_words(seed: Any) -> tuple[int, int]:
     """High and low word of a 64-bit seed in two's complement."""
     try:
         seed = operator.index(seed)

@@ -5,10 +5,11 @@ What a key is, which dtypes are the defaults and how closely each function follo
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64, Integer, Shaped, UInt32
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from ..errors import UsageError
 from . import threefry_numpy as threefry, xla_math
@@ -25,6 +26,7 @@ from .arguments import (
 )
 
 Key = np.ndarray  # uint32, (*batch, 2)
+Numbers = float | int | np.generic | np.ndarray
 
 
 def key(seed: int) -> UInt32[np.ndarray, "2"]:
@@ -42,7 +44,7 @@ def split(key: Key, num: int | Sequence[int] = 2) -> UInt32[np.ndarray, "... 2"]
     return threefry.split(keys, math.prod(shape)).reshape(*batch, *shape, 2)
 
 
-def fold_in(key: Key, data: ArrayLike) -> UInt32[np.ndarray, "... 2"]:
+def fold_in(key: Key, data: Numbers) -> UInt32[np.ndarray, "... 2"]:
     """A new key from a key and an integer from 0 to 2**32 - 1; batches of both broadcast together."""
     _keys(key, "fold_in")
     words = _integers(data, "fold_in")
@@ -67,8 +69,8 @@ def uniform(
     key: Key,
     shape: Sequence[int] = (),
     dtype: DTypeLike = np.float32,
-    minval: ArrayLike = 0.0,
-    maxval: ArrayLike = 1.0,
+    minval: Numbers = 0.0,
+    maxval: Numbers = 1.0,
 ) -> Float[np.ndarray, "..."]:
     """Uniform numbers in [minval, maxval); the bounds broadcast to `shape`."""
     shape, dtype = as_shape(shape, "uniform"), _float_dtype(dtype, "uniform")
@@ -94,7 +96,9 @@ def gumbel(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = np.float32) -
     """Standard Gumbel numbers, -log(-log(u)) (JAX's mode "low", its default)."""
     dtype = _float_dtype(dtype, "gumbel")
     u = np.asarray(_unit(key, as_shape(shape, "gumbel"), dtype, "gumbel") + np.finfo(dtype).tiny)
-    return np.negative(xla_math.log(-xla_math.log(u)), out=u)
+    inner = xla_math.log(u)
+    outer = xla_math.log(np.negative(inner, out=inner))
+    return np.negative(outer, out=outer)
 
 
 def exponential(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = np.float32) -> Float[np.ndarray, "..."]:
@@ -103,7 +107,7 @@ def exponential(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = np.float
     return np.negative(xla_math.log1p(np.negative(u, out=u)), out=u)
 
 
-def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Sequence[int] | None = None) -> Bool[np.ndarray, "..."]:
+def bernoulli(key: Key, p: Numbers = 0.5, shape: Sequence[int] | None = None) -> Bool[np.ndarray, "..."]:
     """True with probability `p`, drawn in the dtype of `p` (float32 for a Python number)."""
     p = _probabilities(p, "bernoulli")
     shape = p.shape if shape is None else as_shape(shape, "bernoulli")
@@ -119,11 +123,11 @@ def categorical(
     """Indices along `axis` with probability softmax(logits), by the Gumbel-max trick."""
     axis, sizes, noise = categorical_shape(logits.shape, axis, shape)
     chosen = np.argmax(gumbel(key, noise, logits.dtype) + logits, axis=axis)
-    return np.asarray(chosen, np.int64).reshape(*key.shape[:-1], *sizes)
+    return np.asarray(chosen, np.int64).reshape((*key.shape[:-1], *sizes))
 
 
 def randint(
-    key: Key, shape: Sequence[int], minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = np.int32
+    key: Key, shape: Sequence[int], minval: Numbers, maxval: Numbers, dtype: DTypeLike = np.int32
 ) -> Integer[np.ndarray, "..."]:
     """Integers in [minval, maxval); the bounds broadcast to `shape` and are clipped to what `dtype` can hold.
 
@@ -150,7 +154,7 @@ def randint(
     multiplier = _remainder(np.full_like(span, 2 ** (width // 2)), span)
     multiplier = _remainder(multiplier * multiplier, span)  # 2**width modulo the span
     offset = _remainder(_remainder(upper, span) * multiplier + _remainder(lower, span), span)
-    return (low + offset.astype(drawn)).astype(dtype).reshape(*key.shape[:-1], *shape)
+    return (low + offset.astype(drawn)).astype(dtype).reshape((*key.shape[:-1], *shape))
 
 
 def permutation(
@@ -173,7 +177,7 @@ def choice(
     a: int | Shaped[np.ndarray, "..."],
     shape: Sequence[int] = (),
     replace: bool = True,
-    p: ArrayLike | None = None,
+    p: Sequence[float] | np.ndarray | None = None,
     axis: int = 0,
 ) -> Shaped[np.ndarray, "..."]:
     """Items of `a` along `axis` (or of 0 .. a-1), with probabilities `p` or all alike."""
@@ -190,14 +194,10 @@ def choice(
     if draws == 0:
         indices = np.zeros((*batch, *shape), np.int64)
     elif p is None:
-        indices = (
-            randint(key, shape, 0, population)
-            if replace
-            else _shuffle(key, np.arange(population), 0)[..., :draws].reshape(*batch, *shape)
-        )
+        indices = randint(key, shape, 0, population) if replace else permutation(key, population)[..., :draws]
     else:
         indices = _weighted(key, _weights(p, population), shape, draws, replace)
-    indices = indices.reshape(*batch, *shape).astype(np.int64)
+    indices = indices.reshape((*batch, *shape)).astype(np.int64)
     return _take(a, indices, axis, len(batch)) if isinstance(a, np.ndarray) and a.ndim > 0 else indices
 
 
@@ -227,7 +227,7 @@ def _take(x: np.ndarray, indices: np.ndarray, axis: int, batch: int) -> np.ndarr
     return np.moveaxis(taken, range(axis, axis + batch), range(batch))
 
 
-def _keys(key: Key, function: str) -> tuple[UInt32[np.ndarray, "keys 2"], Shape]:
+def _keys(key: Any, function: str) -> tuple[UInt32[np.ndarray, "keys 2"], Shape]:
     """The keys in one row, and the shape of their batch."""
     if not isinstance(key, np.ndarray) or key.dtype != np.uint32:
         kind = f"{key.dtype} {type(key).__name__}" if hasattr(key, "dtype") else repr(key)
@@ -269,21 +269,21 @@ def _float_dtype(dtype: DTypeLike, function: str) -> np.dtype:
     return dtype
 
 
-def _floats(x: ArrayLike, dtype: np.dtype, function: str) -> np.ndarray:
+def _floats(x: Any, dtype: np.dtype, function: str) -> np.ndarray:
     array = np.asarray(x)
     if array.dtype.kind not in "iuf":
         raise UsageError(f"{function}: expected real numbers, got {x!r}.")
     return array.astype(dtype)
 
 
-def _integers(x: ArrayLike, function: str) -> np.ndarray:
+def _integers(x: Any, function: str) -> np.ndarray:
     array = np.asarray(x)
     if array.dtype.kind not in "iu":
         raise UsageError(f"{function}: expected integers of at most 64 bits, got {x!r}.")
     return array
 
 
-def _probabilities(p: ArrayLike, function: str) -> np.ndarray:
+def _probabilities(p: Any, function: str) -> np.ndarray:
     """`p` as float32 or float64; Python numbers are float32."""
     array = np.asarray(p)
     if array.dtype.kind != "f":
@@ -291,7 +291,7 @@ def _probabilities(p: ArrayLike, function: str) -> np.ndarray:
     return array.astype(_float_dtype(array.dtype if hasattr(p, "dtype") else np.float32, function))
 
 
-def _weights(p: ArrayLike, population: int) -> Float[np.ndarray, " n"]:
+def _weights(p: Any, population: int) -> Float[np.ndarray, " n"]:
     weights = _probabilities(p, "choice")
     if weights.shape != (population,):
         raise UsageError(f"choice: expected one probability per item, shape ({population},), got {weights.shape}.")

@@ -1,12 +1,13 @@
 """`jax.random` in torch: the same keys give the same numbers. Twin of random_numpy.py.
 
-What a key is, which dtypes are the defaults and how closely each function follows JAX is said once, in the package. Results
-live on the device of the key. Values are checked only on the CPU outside torch.compile, where looking at them is free.
+What a key is, which dtypes are the defaults and how closely each function follows JAX is said once, in the package.
+Results live on the device of the key. Values are checked only on the CPU outside torch.compile, where looking is free.
 """
 
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64, Integer, Shaped
@@ -121,7 +122,7 @@ def categorical(
     """Indices along `axis` with probability softmax(logits), by the Gumbel-max trick."""
     axis, sizes, noise = categorical_shape(logits.shape, axis, shape)
     chosen = torch.argmax(gumbel(key, noise, logits.dtype) + logits.detach(), dim=axis)
-    return chosen.reshape(*key.shape[:-1], *sizes)
+    return chosen.reshape((*key.shape[:-1], *sizes))
 
 
 def randint(
@@ -147,7 +148,7 @@ def randint(
     low, high = low.clamp(info.min, largest), high.clamp(info.min, largest)
     span = torch.where(high > low, high - low + beyond.to(torch.int64), 1)
     keys, batch = _keys(split(key), "randint")
-    words = threefry.signed_bits(keys, math.prod(shape), max(info.bits, 32)).reshape(*batch, *shape)
+    words = threefry.signed_bits(keys, math.prod(shape), max(info.bits, 32)).reshape((*batch, *shape))
     upper, lower = words.unbind(len(batch) - 1)
     if info.bits == 64:
         offset = _offset64(upper, lower, span)
@@ -194,10 +195,10 @@ def choice(
     if draws == 0:
         indices = torch.zeros((*batch, *shape), dtype=torch.int64, device=key.device)
     elif p is None:
-        indices = randint(key, shape, 0, population) if replace else _shuffled_indices(key, population)[..., :draws]
+        indices = randint(key, shape, 0, population) if replace else permutation(key, population)[..., :draws]
     else:
         indices = _weighted(key, _weights(p, key, population), shape, draws, replace)
-    indices = indices.reshape(*batch, *shape).to(torch.int64)
+    indices = indices.reshape((*batch, *shape)).to(torch.int64)
     return _take(a, indices, axis, len(batch)) if isinstance(a, Tensor) and a.ndim > 0 else indices
 
 
@@ -217,14 +218,14 @@ def _shuffled_indices(key: Key, size: int) -> Int64[Tensor, "... size"]:
 def _shuffle(key: Key, x: Tensor, axis: int) -> Tensor:
     """`x` sorted along `axis` by random words, as often as ties demand; one result per key."""
     _, batch = _keys(key, "permutation")
-    result = x.expand(*batch, *x.shape)
+    result = x.expand(*batch, *x.shape).clone()
     for _ in range(shuffle_rounds(x.numel())):
         key, subkey = split(key).unbind(-2)
         keys, _ = _keys(subkey, "permutation")
-        words = threefry.signed_bits(keys, x.numel(), 32).reshape(*batch, *x.shape)
+        words = threefry.signed_bits(keys, x.numel(), 32).reshape((*batch, *x.shape))
         order = torch.argsort(words ^ -(2**31), dim=len(batch) + axis, stable=True)  # unsigned order of signed words
         result = torch.take_along_dim(result, order, dim=len(batch) + axis)
-    return result if result.shape != x.shape or result.data_ptr() != x.data_ptr() else x.clone()
+    return result
 
 
 def _take(x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
@@ -234,7 +235,7 @@ def _take(x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
     return taken.movedim(tuple(shape), tuple(axis + i for i in shape))
 
 
-def _keys(key: Key, function: str) -> tuple[Int64[Tensor, "keys 2"], Shape]:
+def _keys(key: Any, function: str) -> tuple[Int64[Tensor, "keys 2"], Shape]:
     """The keys in one row, and the shape of their batch."""
     if not isinstance(key, Tensor) or key.dtype not in (torch.int64, torch.uint32):
         kind = f"{key.dtype} {type(key).__name__}" if hasattr(key, "dtype") else repr(key)
@@ -272,7 +273,7 @@ def _offset64(upper: Tensor, lower: Tensor, span: Tensor) -> Tensor:
 def _remainder64(x: Tensor, span: Tensor) -> Tensor:
     """Unsigned remainder of int64 bit patterns.
 
-    A span of 2**63 or more is a negative pattern and goes in once at most; a smaller one is divided into half of x first.
+    A span of 2**63 or more is a negative pattern and goes in at most once; a smaller one first divides half of x.
     """
     small = span.clamp(min=1)
     half = (x >> 1) & (2**63 - 1)
@@ -292,7 +293,7 @@ def _float_dtype(dtype: torch.dtype, function: str) -> torch.dtype:
     return dtype
 
 
-def _floats(x: float | Tensor, like: Tensor, function: str) -> Tensor:
+def _floats(x: Any, like: Tensor, function: str) -> Tensor:
     if isinstance(x, Tensor):
         if x.dtype == torch.bool or x.is_complex():
             raise UsageError(f"{function}: expected real numbers, got a tensor of {x.dtype}.")
@@ -302,7 +303,7 @@ def _floats(x: float | Tensor, like: Tensor, function: str) -> Tensor:
     return torch.tensor(x, dtype=like.dtype, device=like.device)
 
 
-def _integers(x: int | Tensor, key: Key, function: str) -> Int64[Tensor, "..."]:
+def _integers(x: Any, key: Key, function: str) -> Int64[Tensor, "..."]:
     if isinstance(x, Tensor):
         if x.dtype not in INTEGERS or x.dtype == torch.uint64:
             raise UsageError(f"{function}: expected integers that fit in int64, got a tensor of {x.dtype}.")
@@ -316,18 +317,18 @@ def _integers(x: int | Tensor, key: Key, function: str) -> Int64[Tensor, "..."]:
     return torch.tensor(value, dtype=torch.int64, device=key.device)
 
 
-def _probabilities(p: float | Sequence[float] | Tensor, key: Key, function: str) -> Tensor:
+def _probabilities(p: Any, key: Key, function: str) -> Tensor:
     """`p` as float32 or float64; Python numbers are float32."""
     if isinstance(p, Tensor):
         _float_dtype(p.dtype, function)
         return p.detach().to(key.device)
-    try:
-        return torch.tensor(p, dtype=torch.float32, device=key.device)
-    except (TypeError, ValueError):
-        raise UsageError(f"{function}: expected probabilities as floating-point numbers, got {p!r}.") from None
+    values = p if isinstance(p, Sequence) else [p]
+    if not all(isinstance(value, float) for value in values):
+        raise UsageError(f"{function}: expected probabilities as floating-point numbers, got {p!r}.")
+    return torch.tensor(p, dtype=torch.float32, device=key.device)
 
 
-def _weights(p: Sequence[float] | Tensor, key: Key, population: int) -> Float[Tensor, " n"]:
+def _weights(p: Any, key: Key, population: int) -> Float[Tensor, " n"]:
     weights = _probabilities(p, key, "choice")
     if weights.shape != (population,):
         sizes = tuple(weights.shape)

@@ -41,7 +41,7 @@ def encrypt(
 def count(
     keys: UInt32[np.ndarray, "keys 2"], size: int
 ) -> Iterator[tuple[slice, slice, UInt32[np.ndarray, "rows columns"], UInt32[np.ndarray, "rows columns"]]]:
-    """The two output words of counters 0 .. size-1 under each key, a cache-sized rectangle (keys x counters) at a time."""
+    """The two output words of counters 0 .. size-1 under each key, a cache-sized rectangle of them at a time."""
     rows, columns = max(1, CHUNK // max(1, size)), min(size, CHUNK)
     for row in range(0, len(keys), rows):
         some = keys[row : row + rows]

@@ -11,7 +11,7 @@ def single(*values: float) -> tuple[float, ...]:
     return tuple(float(np.float32(value)) for value in values)
 
 
-(TINY32,) = single(np.finfo(np.float32).tiny)
+TINY32 = float(np.finfo(np.float32).tiny)
 
 # Cephes, log of a float32: a polynomial in three interleaved parts, and ln 2 in two pieces
 LOG_PARTS = (

@@ -1,14 +1,15 @@
 """log, log1p, erf_inv, fused multiply-add and prefix sums as XLA's CPU backend computes them, in NumPy or torch.
 
-In float32 XLA evaluates polynomials of its own, and LLVM fuses a product that is used once into the addition after it. Both
-show: erf_inv near +-1 changes by 90 ulp if `1 - x*x` is fused, and one ulp of the inner log of a Gumbel draw near 0 becomes
-2000. So the float32 functions here hold float32 numbers in float64, where the product of two is exact, and round wherever
-XLA rounds: a fused multiply-add is one product, one sum, one rounding. (The sum may round before that. Over all 2**23
-arguments that `normal`, `gumbel` and `exponential` can have, it never changed a result; `fma` guards against it.)
+In float32 XLA evaluates polynomials of its own, and LLVM fuses a product that is used once into the addition after
+it. Both show: erf_inv near +-1 changes by 90 ulp if `1 - x*x` is fused, and one ulp in the inner log of a Gumbel draw
+near 0 becomes 2000. So the float32 functions here hold float32 numbers in float64, where the product of two is exact,
+and round wherever XLA rounds: a fused multiply-add is one product, one sum, one rounding. (The sum may round before
+that; over all 2**23 arguments that `normal`, `gumbel` and `exponential` can have it never changed a result, and `fma`
+guards against it.)
 In float64 XLA calls libm's log; the rest is well-conditioned and evaluated here without fusing.
 
-Each function takes a NumPy array or a torch tensor and returns the same kind. One source serves both, because the few names
-used of the array module `xp` mean the same in NumPy and in torch.
+Each function takes a NumPy array or a torch tensor and returns the same kind. One source serves both, because the few
+names used of the array module `xp` mean the same in NumPy and in torch.
 """
 
 import math
@@ -41,8 +42,8 @@ def cast(x: Any, dtype: Any) -> Any:
 def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """Call `function(xp, x)` on flat pieces that fit in cache; float32 tensors on the CPU lend NumPy their memory.
 
-    NumPy has a fraction of torch's cost per operation, and there are about fifty. Float64 stays in torch, which can call
-    libm's log in a loop; NumPy can only reach it through Python (its own float64 log is another on AVX-512).
+    NumPy has a fraction of torch's cost per operation, and there are over a hundred. Float64 stays in torch, which can
+    call libm's log in a loop; NumPy reaches it only through Python (its own float64 log is another on AVX-512).
     """
 
     @wraps(function)
@@ -158,7 +159,7 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _sum_to_odd(xp: Any, a: Any, b: Any) -> Any:
-    """a + b, where an inexact sum takes the neighbour with odd last bit: a later rounding to fewer bits is then exact."""
+    """a + b, an inexact sum taking the neighbour with odd last bit: then rounding to fewer bits is exact."""
     total, error = _two_sum(a, b)
     bits = total.view(xp.int64)
     step = xp.where((error > 0) == (total > 0), 1, -1)
