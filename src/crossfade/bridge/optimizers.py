@@ -82,13 +82,20 @@ def to_torch_optimizer(
 def _parameters(
     optimizer: torch.optim.Optimizer, mapping: Mapping, given: Parameters | None
 ) -> dict[str, torch.Tensor]:
+    """The optimiser's parameters by name: as given, as in the module that was matched, or as torch was told."""
     if given is not None:
         return by_name(given)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if mapping.origin is not None:
+        matched = by_name(mapping.origin[0])
+        if {id(p) for p in parameters} <= {id(p) for p in matched.values()}:
+            return matched
     if all("param_names" in group for group in optimizer.param_groups):
-        return {n: p for g in optimizer.param_groups for n, p in zip(g["param_names"], g["params"], strict=True)}
+        names = [name for group in optimizer.param_groups for name in group["param_names"]]
+        return dict(zip(names, parameters, strict=True))
     raise UsageError(
-        "a torch optimiser does not know the names of its parameters: build it from module.named_parameters(), or "
-        "pass named_parameters=module."
+        "the optimiser's parameters are not those of the module that was matched, and torch keeps no names: pass "
+        "named_parameters=module, or build the optimiser from module.named_parameters()."
     )
 
 

@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 
 from ..errors import MappingError, NoCounterpart, UsageError, nearest
 from .libraries import leaf_names, named_leaves
-from .mapping import Mapping
+from .mapping import Entry, Mapping
 from .optimizers_torch import OptimizerState, slots
 from .transfer import numpy_to_jax
 from .transforms import clip_by_global_norm, map_slots, read_slots, transformation
@@ -62,7 +62,7 @@ def build_optax(
 def read_optax(opt_state: PyTree, template: OptimizerState, mapping: Mapping) -> OptimizerState:
     """The neutral form of an optax state; `template` gives the kind, the groups, and the moments of frozen parameters.
 
-    Reads states made by `build_optax`, and of optax's own optimisers those that count their updates.
+    Reads states made by `build_optax`, and those of optax's own optimisers that count their updates, as torch's do.
     """
     found: dict[str, dict[str, Any]] = {}
     steps = set()
@@ -71,11 +71,13 @@ def read_optax(opt_state: PyTree, template: OptimizerState, mapping: Mapping) ->
             steps.add(int(value))
         elif slot != "started":
             found.setdefault(slot, {}).update({p: np.asarray(a) for p, a in named_leaves(value).items()})
+    if template.kind == "SGD" and not steps:
+        steps.add(int(any(np.any(trace) for trace in found.get("momentum_buffer", {}).values())))
     if len(steps) != 1:
         raise UsageError(
             f"expected an optax state with one count of updates, got {sorted(steps)}. Use the state made by to_optax."
         )
-    named = {slot: mapping.leaves_to_torch(leaves) for slot, leaves in found.items()}
+    named = {slot: mapping.leaves_to_torch(leaves, linear=True) for slot, leaves in found.items()}
     step = np.asarray(steps.pop(), np.float32)
     moments = dict(template.moments)
     for name, i in template.trained.items():
@@ -113,19 +115,25 @@ def _leaf_groups(state: OptimizerState, mapping: Mapping) -> dict[str, str]:
         labels = {trained.get(name) for name in entry.torch}
         if labels == {None}:
             continue
-        if entry.rule.lossy:
+        if entry.rule.lossy and not _moments_survive(entry, mapping):
             raise NoCounterpart(
-                f"{entry}: torch trains {len(entry.torch)} arrays where JAX has {len(entry.jax)}, so their optimiser "
-                f"states differ. Freeze one with requires_grad_(False), or use a layer with the same parameters."
+                f"{entry}: torch trains arrays that JAX holds only as their sum, so one update moves the sum twice in "
+                f"torch and once in JAX. Use a JAX layer with the same parameters, or leave them out of the optimiser."
             )
         if len(labels) > 1:
             raise NoCounterpart(f"{entry}: JAX holds these as one, so they must sit in one parameter group together.")
         if outside := [path for path in entry.jax if path not in params]:
-            raise MappingError(
-                f"{entry}: {', '.join(outside)} is not trainable on the JAX side, so optax cannot move it."
-            )
+            raise MappingError(f"{entry}: optax cannot move {', '.join(outside)}, not a trainable leaf in JAX.")
         groups.update(dict.fromkeys(entry.jax, f"group_{labels.pop()}"))
     return groups
+
+
+def _moments_survive(entry: Entry, mapping: Mapping) -> bool:
+    """A rule may lose digits of a weight (a constant is added) and still carry moments there and back."""
+    shapes = [mapping.shapes[name] for name in entry.torch]
+    probes = tuple(np.random.default_rng(i).normal(size=shape) for i, shape in enumerate(shapes))
+    back = entry.rule.inverse(entry.rule.forward(probes, linear=True), linear=True)
+    return all(np.array_equal(a, b) for a, b in zip(probes, back, strict=True))
 
 
 def _fill(opt_state: PyTree, state: OptimizerState, mapping: Mapping) -> PyTree:
@@ -134,7 +142,8 @@ def _fill(opt_state: PyTree, state: OptimizerState, mapping: Mapping) -> PyTree:
     leaves: dict[str, dict[str, jax.Array]] = {}
     for slot in {slot for moments in state.moments.values() for slot in moments} - {"step"}:
         arrays = {n: state.moments[n][slot] for n in state.trained if slot in state.moments[n]}
-        leaves[slot] = {p: numpy_to_jax(a, f"{slot} of {p}") for p, a in mapping.leaves_to_jax(arrays).items()}
+        carried = mapping.leaves_to_jax(arrays, linear=True)
+        leaves[slot] = {path: numpy_to_jax(array, f"{slot} of {path}") for path, array in carried.items()}
 
     def value(slot: str, old: PyTree) -> PyTree:
         if slot == "step":

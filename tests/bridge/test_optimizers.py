@@ -1,0 +1,195 @@
+"""100 steps in torch then 100 in optax equal 200 in either, both ways round, for each optimiser and schedule."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from torch import nn, optim
+from torch.optim import lr_scheduler
+
+from crossfade.bridge.mapping import Mapping
+from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer
+
+HALF = 100
+EXACT = 1e-12
+pytestmark = pytest.mark.usefixtures("x64")
+
+rng = np.random.default_rng(0)
+INPUTS, TARGETS = rng.normal(size=(2 * HALF, 8, 3)), rng.normal(size=(2 * HALF, 8, 4))
+
+
+class NetTorch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(3, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.outer(torch.tanh(self.inner(x)))
+
+
+class NetJax(eqx.Module):
+    inner: eqx.nn.Linear
+    outer: eqx.nn.Linear
+
+    def __init__(self):
+        self.inner, self.outer = (eqx.nn.Linear(n, 4, key=jax.random.key(n)) for n in (3, 4))
+
+    def __call__(self, x):
+        return self.outer(jnp.tanh(self.inner(x)))
+
+
+def two_groups(module):
+    return [
+        {"params": list(module.outer.named_parameters(prefix="outer")), "lr": 3e-3, "weight_decay": 0.0},
+        {"params": list(module.inner.named_parameters(prefix="inner")), "betas": (0.8, 0.99), "eps": 1e-5},
+    ]
+
+
+def frozen_inner(module):
+    return list(module.outer.named_parameters(prefix="outer"))
+
+
+# name -> (make the optimiser, clip_grad_norm_)
+OPTIMIZERS = {
+    "sgd": (lambda m: optim.SGD(m.named_parameters(), lr=0.05, weight_decay=0.01), None),
+    "sgd momentum": (lambda m: optim.SGD(m.named_parameters(), lr=0.02, momentum=0.9), 0.5),
+    "sgd nesterov": (
+        lambda m: optim.SGD(m.named_parameters(), lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01),
+        None,
+    ),
+    "sgd dampening": (lambda m: optim.SGD(m.named_parameters(), lr=0.02, momentum=0.9, dampening=0.3), None),
+    "adam": (lambda m: optim.Adam(m.named_parameters(), lr=1e-2, eps=1e-5), 0.5),
+    "adam decay": (lambda m: optim.Adam(m.named_parameters(), lr=1e-2, weight_decay=0.1), None),
+    "adam amsgrad": (lambda m: optim.Adam(m.named_parameters(), lr=1e-2, amsgrad=True), None),
+    "adam maximize": (lambda m: optim.Adam(m.named_parameters(), lr=1e-3, maximize=True, weight_decay=0.1), None),
+    "adam groups": (lambda m: optim.Adam(two_groups(m), lr=1e-2, weight_decay=0.1), 0.5),
+    "adam frozen": (lambda m: optim.Adam(frozen_inner(m), lr=1e-2, weight_decay=0.1), 0.5),
+    "adamw": (lambda m: optim.AdamW(m.named_parameters(), lr=1e-2, weight_decay=0.1), None),
+    "adamw amsgrad": (lambda m: optim.AdamW(m.named_parameters(), lr=1e-2, amsgrad=True), 0.5),
+    "rmsprop": (lambda m: optim.RMSprop(m.named_parameters(), lr=1e-3, weight_decay=0.1), 0.5),
+    "rmsprop momentum": (lambda m: optim.RMSprop(m.named_parameters(), lr=1e-3, momentum=0.9, centered=True), None),
+    "adagrad": (lambda m: optim.Adagrad(m.named_parameters(), lr=0.05, initial_accumulator_value=0.1), 0.5),
+    "adagrad decay": (lambda m: optim.Adagrad(m.named_parameters(), lr=0.05, lr_decay=0.01, weight_decay=0.01), None),
+}
+
+# name -> make the scheduler; every one is still changing at the hand-over
+SCHEDULES = {
+    "constant": lambda o: None,
+    "StepLR": lambda o: lr_scheduler.StepLR(o, step_size=30, gamma=0.7),
+    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, gamma=0.99),
+    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=60, eta_min=1e-4),
+    "LinearLR": lambda o: lr_scheduler.LinearLR(o, start_factor=0.2, end_factor=0.9, total_iters=150),
+    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1 / (1 + 0.05 * epoch)),
+}
+
+
+class Torch:
+    """A net with its optimiser and scheduler, always the same at the start."""
+
+    def __init__(self, optimizer="adam", schedule="constant"):
+        torch.manual_seed(0)
+        self.module = NetTorch().double()
+        make, self.clip_norm = OPTIMIZERS[optimizer]
+        self.optimizer = make(self.module)
+        self.scheduler = SCHEDULES[schedule](self.optimizer)
+        self.mapping = Mapping.by_name(self.module, NetJax())
+
+    def train(self, start, stop):
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for x, y in zip(torch.from_numpy(INPUTS[start:stop]), torch.from_numpy(TARGETS[start:stop]), strict=True):
+            self.optimizer.zero_grad()
+            (self.module(x) - y).square().mean().backward()
+            if self.clip_norm is not None:
+                nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            self.optimizer.step()
+            if self.scheduler is not None:
+                self.scheduler.step()
+        return self
+
+    def numbers(self):
+        """Parameters, moments and learning rates, by name."""
+        state = read_torch(self.optimizer, self.module)
+        moments = {f"{n}.{slot}": a for n, slots in state.moments.items() for slot, a in slots.items()}
+        rates = {f"lr of group {i}": np.asarray(group["lr"]) for i, group in enumerate(state.groups)}
+        return {n: p.detach().numpy() for n, p in self.module.named_parameters()} | moments | rates
+
+    def to_jax(self):
+        made = to_optax(self.optimizer, self.mapping, scheduler=self.scheduler, clip_norm=self.clip_norm)
+        return Jax(self.mapping.to_jax(self.module.state_dict()), made.tx, made.opt_state)
+
+
+class Jax:
+    """The same net in Equinox with its optax state."""
+
+    def __init__(self, model, tx, opt_state):
+        self.model, self.opt_state = model, opt_state
+
+        @eqx.filter_jit
+        def train(params, opt_state, batches):
+            def step(carry, batch):
+                params, opt_state = carry
+                x, y = batch
+                grads = jax.grad(lambda p: jnp.mean((jax.vmap(eqx.combine(p, model))(x) - y) ** 2))(params)
+                updates, opt_state = tx.update(grads, opt_state, params)
+                return (optax.apply_updates(params, updates), opt_state), None
+
+            return jax.lax.scan(step, (params, opt_state), batches)[0]
+
+        self._train = train
+
+    def train(self, start, stop):
+        batches = jnp.asarray(INPUTS[start:stop]), jnp.asarray(TARGETS[start:stop])
+        params, static = eqx.partition(self.model, eqx.is_inexact_array)
+        params, self.opt_state = self._train(params, self.opt_state, batches)
+        self.model = eqx.combine(params, static)
+        return self
+
+    def to_torch(self, into):
+        into.module.load_state_dict(into.mapping.to_torch(self.model))
+        to_torch_optimizer(self.opt_state, into.mapping, into.optimizer, scheduler=into.scheduler)
+        return into
+
+
+def difference(got, expected):
+    """The largest relative difference over parameters, moments and learning rates."""
+    assert got.keys() == expected.keys()
+    return max(np.abs(got[n] - b).max() / (np.abs(b).max() or 1.0) for n, b in expected.items())
+
+
+def records(side):
+    """What torch would save, shapes and dtypes for the arrays (their values are compared by `difference`)."""
+    describe = lambda value: (value.shape, value.dtype) if torch.is_tensor(value) else value
+    record = side.optimizer.state_dict()
+    state = {i: {slot: describe(value) for slot, value in slots.items()} for i, slots in record["state"].items()}
+    scheduler = side.scheduler.state_dict() if side.scheduler is not None else None
+    return state, record["param_groups"], scheduler
+
+
+# The headline of each kind meets every schedule; its variants meet one each. The rest of the product is slow.
+HEADLINES = ("sgd nesterov", "adam", "adamw", "rmsprop momentum", "adagrad")
+FAST = {(o, s) for o in HEADLINES for s in SCHEDULES} | {
+    (o, list(SCHEDULES)[i % len(SCHEDULES)]) for i, o in enumerate(OPTIMIZERS)
+}
+CASES = [
+    pytest.param(o, s, id=f"{o}-{s}", marks=() if (o, s) in FAST else pytest.mark.slow)
+    for o in OPTIMIZERS
+    for s in SCHEDULES
+]
+
+
+@pytest.mark.parametrize("optimizer, schedule", CASES)
+def test_hundred_steps_here_and_hundred_there_equal_two_hundred(optimizer, schedule):
+    expected = Torch(optimizer, schedule).train(0, 2 * HALF)
+
+    half_way = Torch(optimizer, schedule).train(0, HALF)
+    torch_first = half_way.to_jax().train(HALF, 2 * HALF).to_torch(half_way)
+    in_jax = Torch(optimizer, schedule).to_jax().train(0, HALF)
+    jax_first = in_jax.to_torch(Torch(optimizer, schedule)).train(HALF, 2 * HALF)
+    only_jax = in_jax.train(HALF, 2 * HALF).to_torch(Torch(optimizer, schedule))
+
+    for side in (torch_first, jax_first, only_jax):
+        assert difference(side.numbers(), expected.numbers()) <= EXACT
+        assert records(side) == records(expected)
