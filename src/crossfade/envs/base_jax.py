@@ -8,7 +8,7 @@ compares and hashes by its params, so it can be a static argument of `jit`; its 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from ..errors import UsageError
-from .params import Params
-
-P = TypeVar("P", bound=Params)
+from .params import P
 
 
 class State(NamedTuple):

@@ -10,20 +10,18 @@ params, whose docstring is the environment's specification; it draws no random n
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from ..errors import UsageError
-from .params import Params
+from .params import P
 
 if TYPE_CHECKING:
     Array = np.ndarray
 else:
     Array = np.ndarray | np.generic  # NumPy answers with scalars where there are no batch axes
-
-P = TypeVar("P", bound=Params)
 
 
 class State(NamedTuple):

@@ -113,7 +113,7 @@ def _levels(source, child, mask) -> Int32[np.ndarray, " states"]:
     if (level < 0).any():
         missing = np.flatnonzero(level < 0)
         raise UsageError(
-            f"{len(missing)} of {len(level)} indices stand for objects that no walk reaches, the first is {missing[0]}. "
-            f"An environment numbers the reachable objects only."
+            f"{len(missing)} of {len(level)} indices stand for objects that no walk reaches, the first {missing[0]}; "
+            f"expected the reachable objects only. Renumber them in encode, decode and n_states."
         )
     return level

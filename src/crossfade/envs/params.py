@@ -1,6 +1,7 @@
 """What the params of every discrete environment state: sizes and the source, the same for both twins."""
 
 from abc import ABC, abstractmethod
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int32
@@ -47,6 +48,9 @@ class Params(ABC):
     def terminating(self) -> bool:
         """Whether every object may stop."""
         return True
+
+
+P = TypeVar("P", bound=Params)
 
 
 def countable(n: int) -> int | None:
