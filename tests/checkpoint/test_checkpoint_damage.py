@@ -56,7 +56,7 @@ def test_no_byte_can_change_unnoticed(bundle):
     checkpoint.load(bundle, side="numpy")
 
 
-@settings(max_examples=300, deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_file_can_be_cut_overwritten_or_extended_unnoticed(bundle, data):
     file = data.draw(st.sampled_from(sorted(bundle.iterdir())))
@@ -74,7 +74,7 @@ def test_no_file_can_be_cut_overwritten_or_extended_unnoticed(bundle, data):
         file.write_bytes(good)
 
 
-@settings(max_examples=300, deadline=1000)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_safetensors_bytes_of_any_kind_give_arrays_or_a_clear_error(data):
     """The reader alone, with no hash in front of it: well-formed or near it, it never crashes."""

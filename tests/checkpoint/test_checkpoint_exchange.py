@@ -156,6 +156,16 @@ def test_the_recorded_mapping_loads_a_jax_model_without_matching_again(tmp_path,
     assert same(model.kernels[0], module.fc1.weight.detach().T)
 
 
+@pytest.mark.parametrize("rotten", [{}, {"schema": 1}, {"schema": 1, "entries": 3}])
+def test_a_rotten_mapping_is_refused(tmp_path, mapping, rotten, monkeypatch):
+    monkeypatch.setattr(Mapping, "to_json", lambda self: rotten)
+    checkpoint.save(tmp_path, params=Policy(), mapping=mapping)
+    with pytest.raises(CheckpointError, match="mapping this crossfade can read"):
+        checkpoint.load(tmp_path, side="jax", like=JaxPolicy())
+    with pytest.raises(CheckpointError, match="mapping this crossfade can read"):
+        checkpoint.convert(tmp_path, "jax")
+
+
 def test_a_jax_model_of_another_shape_is_refused(tmp_path, mapping):
     checkpoint.save(tmp_path, params=Policy(), mapping=mapping)
     with pytest.raises(CheckpointError, match=r"fc2.weight: expected float32 \(3, 5\), got float32 \(2, 5\)"):

@@ -102,6 +102,28 @@ def test_writers_at_the_same_time_do_not_hurt_each_other(tmp_path):
     assert all(name.isdigit() for name in os.listdir(tmp_path))
 
 
+def test_a_reader_beside_a_writer_always_gets_a_whole_bundle(tmp_path):
+    """Even with one bundle that is replaced, or one kept that is pruned, again and again."""
+    for options in ({"step": lambda n: 0}, {"step": lambda n: n, "keep": 1}):
+        root, stop = tmp_path / str(len(options)), threading.Event()
+        write = lambda n, root=root, o=options: save(root, o["step"](n), float(n), keep=o.get("keep", 3))
+        write(0)
+
+        def work(write=write, stop=stop):
+            n = 0
+            while not stop.is_set():
+                write(n := n + 1)
+
+        writer = threading.Thread(target=work)
+        writer.start()
+        try:
+            seen = [value(root) for _ in range(150)]
+        finally:
+            stop.set()
+            writer.join()
+        assert seen == sorted(seen) and seen[-1] > seen[0]
+
+
 class FullDisk:
     """Fails like a full disk at the n-th call."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import CheckpointError, UsageError
 from . import optimizer as optimizer_state, store, tree
 from .sides import check_side, giver, is_tensor, key_to_words, words_to_key
-from .weights import Arrays, check_fits, is_module, is_state_dict, named_arrays, store_once
+from .weights import Arrays, check_fits, is_module, is_state_dict, named_arrays, recorded_mapping, store_once
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,7 @@ def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, l
     A damaged bundle raises, naming the file and the newest intact bundle; there is no silent step back.
     """
     check_side(side)
-    folder = store.find(path)
-    fields, sections = store.read(folder)
+    folder, fields, sections = store.read(path)
     label = str(folder)
     give = giver(side)
 
@@ -129,9 +128,7 @@ def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, l
     weights = stored | {name: _named(stored, first, label) for name, first in fields["aliases"].items()}
     if like is not None:
         if mapping is None and fields["mapping"] is not None and not (is_module(like) or is_state_dict(like)):
-            from ..bridge.mapping import Mapping
-
-            mapping = Mapping.from_json(tree.decode(fields["mapping"], f"{label}: mapping", str), like)
+            mapping = recorded_mapping(fields["mapping"], like, label)
         check_fits(weights, like, mapping)
 
     if side == "jax" and mapping is not None:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, UsageError, nearest
-from . import bundle, manifest, store, tensorfile, tree
+from . import bundle, manifest, store, tensorfile
 from .sides import giver, is_tensor, to_numpy
-from .weights import Arrays, named_arrays, store_once
+from .weights import Arrays, named_arrays, recorded_mapping, store_once
 
 PathLike = str | os.PathLike
 ORBAX_MARKS = ("_CHECKPOINT_METADATA", "_METADATA")
@@ -202,16 +202,9 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
         if left := [part for part in ("optimizer", "normalizer", "key", "replay") if loaded.manifest[part] is not None]:
             warnings.warn(f"{to} holds weights only; left out: {', '.join(left)}", stacklevel=2)
         if to == "jax" and loaded.manifest["mapping"] is not None:
-            arrays = _jax_leaves(arrays, loaded.manifest["mapping"])
+            mapping = recorded_mapping(loaded.manifest["mapping"], None, str(source))
+            arrays = mapping.leaves_to_jax({name: array for name, array in arrays.items() if name not in mapping.tied})
     return bundle.save(out, params=arrays) if export is None else export(arrays, out)
-
-
-def _jax_leaves(arrays: Arrays, recorded: dict[str, Any]) -> Arrays:
-    """Weights under the JAX paths and layouts of a recorded mapping."""
-    from ..bridge.mapping import Mapping
-
-    mapping = Mapping.from_json(tree.decode(recorded, "mapping", str), None)
-    return mapping.leaves_to_jax({name: array for name, array in arrays.items() if name not in mapping.tied})
 
 
 _IMPORTERS: dict[str, Callable[[Path], Arrays]] = {

@@ -29,7 +29,7 @@ from . import manifest, tensorfile
 from .manifest import file_name
 
 REPLACED = ".replaced"
-_BUNDLE = re.compile(r"\d{10,}")
+_BUNDLE = re.compile(r"[0-9]{10,}")
 _LEFTOVER = (".tmp-", ".trash-")
 
 Arrays = dict[str, np.ndarray]
@@ -67,12 +67,29 @@ def find(path: str | os.PathLike) -> Path:
 # Reading
 
 
-def read(bundle: Path) -> tuple[dict[str, Any], dict[str, Arrays]]:
-    """Manifest and arrays of every section, all checked; a damaged bundle's error names an intact one."""
+def read(path: str | os.PathLike) -> tuple[Path, dict[str, Any], dict[str, Arrays]]:
+    """A bundle (or the latest in a folder), its manifest and the arrays of every section, all checked.
+
+    A damaged bundle's error names an intact one. A bundle that a writer replaces or removes during the read is not
+    damaged: then the read starts again.
+    """
+    while True:
+        bundle = find(path)
+        before = _identity(bundle)
+        try:
+            return bundle, *_read(bundle)
+        except CheckpointError as error:
+            if before is not None and _identity(bundle) == before:
+                raise CheckpointError(f"{error}\n{_advice(bundle)}") from error
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Changes when another folder takes the place of this one, or this one is renamed."""
     try:
-        return _read(bundle)
-    except CheckpointError as error:
-        raise CheckpointError(f"{error}\n{_advice(bundle)}") from error
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_ctime_ns
 
 
 def _read(bundle: Path) -> tuple[dict[str, Any], dict[str, Arrays]]:
@@ -141,8 +158,8 @@ def _advice(damaged: Path) -> str:
             _read(bundle)
         except CheckpointError:
             continue
-        return f"The newest intact bundle beside it is {str(bundle)!r}: load that path, or restore this one."
-    return "There is no intact bundle beside it: restore this one from a copy."
+        return f"The newest intact bundle beside it is {str(bundle)!r}: load that path."
+    return "There is no intact bundle beside it: bring this one back from a copy."
 
 
 # Writing

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, UsageError, nearest
+from ..errors import CheckpointError, MappingError, UsageError, nearest
+from . import tree
 from .sides import is_array, memory, to_numpy
 
 Arrays = dict[str, np.ndarray]
@@ -37,6 +38,18 @@ def named_arrays(holder: Any, mapping: Any, label: str) -> dict[str, Any]:
         f"{label}: expected a torch module, a flat dict of arrays by name, or a JAX model together with mapping=, got "
         f"{type(holder).__module__}.{type(holder).__qualname__}."
     )
+
+
+def recorded_mapping(record: dict[str, Any], jax_model: Any, label: str) -> Any:
+    """The `Mapping` a manifest holds, around a JAX model of the matched kind (or None, for its rules alone)."""
+    from ..bridge.mapping import Mapping
+
+    try:
+        return Mapping.from_json(tree.decode(record, f"{label}: mapping", str), jax_model)
+    except (KeyError, TypeError, ValueError, MappingError, UsageError) as error:
+        raise CheckpointError(
+            f"{label}: expected a mapping this crossfade can read, got {error!r}; match again and pass mapping=."
+        ) from error
 
 
 def store_once(named: dict[str, Any]) -> tuple[Arrays, dict[str, str]]:
