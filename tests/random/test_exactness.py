@@ -72,6 +72,15 @@ def test_counters_beyond_32_bits_use_the_high_word():
     assert (np.stack([x0, x1]) == wanted).all() and (got.numpy() == wanted).all()
 
 
+def test_no_warning_when_scalar_words_overflow(monkeypatch):
+    """Key words at the top of their range overflow in every addition; a NumPy scalar would warn."""
+    for name in SIDES:
+        with monkeypatch.context() as patch:
+            side, top = Side(name, patch), np.full(2, 2**32 - 1, np.uint32)
+            wanted = jax.random.fold_in(jax.random.wrap_key_data(top), np.uint32(2**32 - 1))
+            assert (side.fold_in(top, 2**32 - 1) == np.asarray(jax.random.key_data(wanted))).all()
+
+
 def test_chunks_do_not_show(monkeypatch):
     keys = random_numpy.split(random_numpy.key(0), 3)
     whole = [random_numpy.normal(keys, (n,)) for n in (5, 100)]

@@ -50,11 +50,7 @@ def fold_in(key: Key, data: Numbers) -> UInt32[np.ndarray, "... 2"]:
     words = _integers(data, "fold_in")
     if words.size and not 0 <= words.min() <= words.max() <= 0xFFFFFFFF:
         raise UsageError(f"fold_in: expected data from 0 to 2**32 - 1, got {words.min()} to {words.max()}.")
-    shape = np.broadcast_shapes(key.shape[:-1], words.shape)
-    x0, x1 = np.zeros((*shape, 1), np.uint32), np.empty((*shape, 1), np.uint32)  # never 0-d, which NumPy handles slowly
-    x1[..., 0] = words
-    threefry.encrypt(key[..., :1], key[..., 1:], x0, x1)
-    return np.concatenate([x0, x1], axis=-1)
+    return threefry.fold_in(key, words.astype(np.uint32))
 
 
 def bits(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = np.uint32) -> Shaped[np.ndarray, "..."]:
@@ -242,13 +238,8 @@ def _bits(key: Key, shape: Shape, width: int, function: str) -> np.ndarray:
 
 
 def _unit(key: Key, shape: Shape, dtype: np.dtype, function: str) -> np.ndarray:
-    """Uniform numbers in [0, 1): random mantissas behind the exponent of 1, less 1."""
-    width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
-    words = _bits(key, shape, width, function)
-    words >>= words.dtype.type(width - mantissa)
-    words |= np.ones((), dtype).view(words.dtype)
-    floats = words.view(dtype)
-    return np.subtract(floats, dtype.type(1), out=floats)
+    keys, batch = _keys(key, function)
+    return threefry.unit(keys, math.prod(shape), dtype).reshape(batch + shape)
 
 
 def _remainder(x: np.ndarray, span: np.ndarray) -> np.ndarray:

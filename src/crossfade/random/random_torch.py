@@ -245,15 +245,8 @@ def _keys(key: Any, function: str) -> tuple[Int64[Tensor, "keys 2"], Shape]:
 
 
 def _unit(key: Key, shape: Shape, dtype: torch.dtype, function: str) -> Tensor:
-    """Uniform numbers in [0, 1): random mantissas behind the exponent of 1, less 1."""
     keys, batch = _keys(key, function)
-    if dtype == torch.float32:
-        words = threefry.signed_bits(keys, math.prod(shape), 32)
-        floats = words.bitwise_right_shift_(9).bitwise_and_(0x7FFFFF).bitwise_or_(0x3F800000).view(torch.float32)
-    else:
-        words = threefry.signed_bits(keys, math.prod(shape), 64)
-        floats = words.bitwise_right_shift_(12).bitwise_and_(2**52 - 1).bitwise_or_(0x3FF << 52).view(torch.float64)
-    return floats.sub_(1).reshape(batch + shape)
+    return threefry.unit(keys, math.prod(shape), dtype).reshape(batch + shape)
 
 
 def _offset32(upper: Tensor, lower: Tensor, span: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ The torch twin of this file runs the same rounds; on the CPU it calls this one.
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Shaped, UInt32
+from jaxtyping import Float, Shaped, UInt32
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -64,6 +64,18 @@ def split(keys: UInt32[np.ndarray, "keys 2"], size: int) -> UInt32[np.ndarray, "
     return out
 
 
+def fold_in(keys: UInt32[np.ndarray, "*#batch 2"], data: UInt32[np.ndarray, "*#batch"]) -> UInt32[np.ndarray, "... 2"]:
+    """New keys from each key and its word of data."""
+    shape = np.broadcast_shapes(keys.shape[:-1], data.shape)
+    x0, x1 = (
+        np.zeros((*shape, 1), np.uint32),
+        np.empty((*shape, 1), np.uint32),
+    )  # an axis more: scalars warn on overflow
+    x1[..., 0] = data
+    encrypt(keys[..., :1], keys[..., 1:], x0, x1)
+    return np.concatenate([x0, x1], axis=-1)
+
+
 def bits(keys: UInt32[np.ndarray, "keys 2"], size: int, width: int) -> Shaped[np.ndarray, "keys size"]:
     """Unsigned integers of 8, 16, 32 or 64 random bits; the narrow ones keep the low bits of 32."""
     out = np.empty((len(keys), size), f"uint{width}")
@@ -76,3 +88,14 @@ def bits(keys: UInt32[np.ndarray, "keys 2"], size: int, width: int) -> Shaped[np
             x0 ^= x1
             out[rows, columns] = x0
     return out
+
+
+def unit(keys: UInt32[np.ndarray, "keys 2"], size: int, dtype: np.dtype) -> Float[np.ndarray, "keys size"]:
+    """Uniform numbers in [0, 1): random mantissas behind the exponent of 1, less 1."""
+    width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
+    words = bits(keys, size, width)
+    words >>= words.dtype.type(width - mantissa)
+    words |= np.ones((), dtype).view(words.dtype)
+    floats = words.view(dtype)
+    floats -= dtype.type(1)
+    return floats

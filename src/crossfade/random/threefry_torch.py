@@ -7,7 +7,7 @@ about 2 us per operation, so in int32 the rounds took 260 us for a few numbers a
 
 import numpy as np
 import torch
-from jaxtyping import Int64, Shaped
+from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
 from ..errors import UsageError
@@ -60,10 +60,8 @@ def split(keys: Int64[Tensor, "keys 2"], size: int) -> Int64[Tensor, "keys size 
 def fold_in(keys: Int64[Tensor, "*batch 2"], data: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch 2"]:
     """New keys from each key and its word of data."""
     if on_host(keys):
-        words = host_words(keys)
-        x0, x1 = np.zeros(data.shape, np.uint32), data.numpy().astype(np.uint32)
-        threefry_numpy.encrypt(words[..., 0], words[..., 1], x0, x1)
-        return torch.from_numpy(np.stack([x0, x1], axis=-1).astype(np.int64))
+        folded = threefry_numpy.fold_in(host_words(keys), data.numpy().astype(np.uint32))
+        return torch.from_numpy(folded.astype(np.int64))
     return torch.stack(encrypt(keys[..., 0], keys[..., 1], torch.zeros_like(data), data), dim=-1)
 
 
@@ -83,6 +81,20 @@ def bits(keys: Int64[Tensor, "keys 2"], size: int, width: int) -> Shaped[Tensor,
         return signed_bits(keys, size, 64).view(torch.uint64)
     x0, x1 = count(keys, size)
     return ((x0 ^ x1) & (2**width - 1)).to(UNSIGNED[width])
+
+
+def unit(keys: Int64[Tensor, "keys 2"], size: int, dtype: torch.dtype) -> Float[Tensor, "keys size"]:
+    """Uniform numbers in [0, 1): random mantissas behind the exponent of 1, less 1."""
+    single = dtype == torch.float32
+    if on_host(keys):
+        return torch.from_numpy(
+            threefry_numpy.unit(host_words(keys), size, np.dtype("float32" if single else "float64"))
+        )
+    if single:
+        mantissa = (signed_bits(keys, size, 32) >> 9) & (2**23 - 1)
+        return (mantissa | 0x3F800000).view(torch.float32) - 1
+    mantissa = (signed_bits(keys, size, 64) >> 12) & (2**52 - 1)
+    return (mantissa | (0x3FF << 52)).view(torch.float64) - 1
 
 
 def _low_word_as_int32(x: Tensor) -> Tensor:
