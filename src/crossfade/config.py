@@ -80,7 +80,7 @@ def from_yaml(text: str, base: Config | type[Config], source: str = "YAML") -> C
 
 def to_yaml(config: Any) -> str:
     """Every setting, in the order of declaration; `from_yaml` gives back an equal config."""
-    return yaml.dump(_tree_of_config(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return yaml.dump(_tree_of_config(config), Dumper=_Dumper, sort_keys=False, width=1000)
 
 
 def resolve(
@@ -100,7 +100,7 @@ def resolve(
         config = apply(config, presets[preset])
     if file is not None:
         try:
-            text = Path(file).read_text()
+            text = Path(file).read_text(encoding="utf-8")
         except OSError as error:
             raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error.strerror}.") from error
         config = from_yaml(text, config, source=str(file))

@@ -56,7 +56,7 @@ def is_union(kind: Any) -> bool:
 
 
 def _read_union(value: Any, kind: Any, text: bool) -> Any:
-    """The first member that fits; plain text and paths are tried last, or, in YAML, members of exactly the value's type first."""
+    """The first member that fits: of words, text and paths come last; of YAML, the value's own type comes first."""
     late = (lambda member: member in (str, Path)) if text else (lambda member: member is not type(value))
     for member in sorted(get_args(kind), key=late):
         try:

@@ -155,7 +155,9 @@ CONFIGS = st.builds(
     replay=st.none() | st.builds(Replay),
     legacy=st.booleans(),
     clip=st.none() | st.floats(allow_nan=False),
-    label=st.none() | st.text() | st.sampled_from(["none", "null", "5", "1e3", "true", "~", "a: b", "#"]),
+    label=st.none()
+    | st.text()
+    | st.sampled_from(["none", "null", "5", "1e3", "true", "~", "a: b", "#", "\x85", "\r\n"]),
     data=st.none() | st.just(Path("a/b.npz")),
     every=st.integers() | st.sampled_from(["auto", "5", "5.0"]),
 )

@@ -1,0 +1,31 @@
+"""Files that are there whole or not at all."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Replaces the file in one step: a reader, or a run killed meanwhile, sees the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(scratch, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Strict JSON: NaN and infinity are refused, since other readers would."""
+    return write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")

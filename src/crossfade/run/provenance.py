@@ -1,0 +1,53 @@
+"""Under which circumstances a run was made: enough to judge and repeat its figures, nothing about who made it."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("crossfade", "numpy", "torch", "jax", "jaxlib", "equinox", "optax", "safetensors")
+
+
+def session(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """The facts of this process, as meta.json keeps them."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "argv": [without_folders(word) for word in (sys.argv if argv is None else argv)],
+        "git": git_commit(),
+        "python": platform.python_version(),
+        "versions": versions(),
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Installed versions, read from their metadata: nothing is imported."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit(folder: Path | None = None) -> str | None:
+    """The commit of the current folder, marked `-dirty` if files differ from it; None outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def without_folders(word: str) -> str:
+    """`--config=/home/someone/a.yaml` -> `--config=a.yaml`: folders of a machine say who, not what."""
+    return re.sub(r"(?<![\w.~])[~/][^\s=:,]*/", "", word)
