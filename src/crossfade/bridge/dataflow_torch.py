@@ -61,6 +61,7 @@ class _Watch(TorchDispatchMode):
     def __init__(self, arrays: dict[str, torch.Tensor]):
         super().__init__()
         self.names = {tensor.untyped_storage().data_ptr(): name for name, tensor in arrays.items()}
+        self.shapes = {name: tensor.shape for name, tensor in arrays.items()}
         self.strides = {name: tensor.stride() for name, tensor in arrays.items()}
         self.points: list[Point] = []
         self.uses: dict[str, Use] = {}
@@ -73,10 +74,17 @@ class _Watch(TorchDispatchMode):
         return self.names.get(value.untyped_storage().data_ptr()) if isinstance(value, torch.Tensor) else None
 
     def axes(self, view: torch.Tensor, name: str, **roles: int) -> dict[str, int]:
-        """The parameter's own axes behind the given axes of a view of it."""
-        strides = self.strides[name]
-        found = {role: view.stride(axis) for role, axis in roles.items()}
-        return {role: strides.index(stride) for role, stride in found.items() if stride in strides}
+        """The parameter's own axes behind the given axes of a view of it: same stride, same size."""
+        free = list(enumerate(zip(self.shapes[name], self.strides[name], strict=True)))
+        found = {}
+        for role, axis in roles.items():
+            size, stride = view.shape[axis], view.stride(axis)
+            for own in free:
+                if own[1] == (size, stride) or size == own[1][0] == 1:
+                    found[role] = own[0]
+                    free.remove(own)
+                    break
+        return found
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))

@@ -208,7 +208,7 @@ def _guard(pair: Pair, entries: tuple[Entry, ...]) -> tuple[str, ...]:
         changed = {n: random_weights(rng, pair.shapes[n]) for n in entry.torch}
         ours = pair.run_torch(changed)
         theirs, _ = pair.run_jax(base | leaves_of((entry,), changed))
-        gap = difference(ours, theirs)
+        gap = pair.difference(ours, theirs)
         if gap > pair.tolerance:
             raise MappingError(
                 f"{entry}: outputs agreed, but after a change of these parameters they differ by {gap:.2e} "

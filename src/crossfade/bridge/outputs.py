@@ -25,8 +25,8 @@ def torch_outputs(result: Any) -> dict[str, np.ndarray]:
         return {}
     else:
         raise MappingError(
-            f"expected the torch module to return tensors (or tuples, lists, dicts of them), got {type(result).__name__}. "
-            f"Wrap it in a module that returns the tensors to be compared."
+            f"expected the torch module to return tensors (or tuples, lists, dicts of them), got "
+            f"{type(result).__name__}. Wrap it in a module that returns the tensors to be compared."
         )
     return {f"{key}.{k}".strip("."): v for key, part in parts.items() for k, v in torch_outputs(part).items()}
 
@@ -36,26 +36,26 @@ def jax_outputs(result: Any) -> dict[str, jax.Array]:
     return named_leaves(result)
 
 
-def difference(torch_side: dict[str, np.ndarray], jax_side: dict[str, Any]) -> float:
+def difference(
+    torch_side: dict[str, np.ndarray], jax_side: dict[str, np.ndarray], channels_last: bool = False
+) -> float:
     """The largest difference of two results, relative to the largest value of each output; inf where shapes differ.
 
-    Outputs are paired by position. A JAX output may have the channels last where torch has them second, and may lack
-    or have extra axes of size one.
+    Outputs are paired in order, dicts by sorted keys. Axes of size one do not count, and with `channels_last` a JAX
+    output may have torch's second axis last.
     """
     if len(torch_side) != len(jax_side):
         return np.inf
-    pairs = zip(torch_side.values(), map(np.asarray, jax_side.values()), strict=True)
-    return max((_distance(ours, theirs) for ours, theirs in pairs), default=np.inf)
+    gaps = []
+    for ours, theirs in zip(torch_side.values(), jax_side.values(), strict=True):
+        layouts = [ours, np.moveaxis(ours, 1, -1)] if channels_last and ours.ndim > 2 else [ours]
+        gaps.append(min(_distance(layout.squeeze(), theirs.squeeze()) for layout in layouts))
+    return max(gaps, default=np.inf)
 
 
 def _distance(ours: np.ndarray, theirs: np.ndarray) -> float:
     if ours.shape != theirs.shape:
-        if ours.ndim >= 3 and np.moveaxis(ours, 1, -1).shape == theirs.shape:
-            ours = np.moveaxis(ours, 1, -1)
-        elif ours.squeeze().shape == theirs.squeeze().shape:
-            ours, theirs = ours.squeeze(), theirs.squeeze()
-        else:
-            return np.inf
+        return np.inf
     if not ours.size:
         return 0.0
     scale = max(float(np.abs(ours).max()), np.finfo(np.float32).tiny)

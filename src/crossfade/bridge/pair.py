@@ -35,6 +35,7 @@ class Pair:
         self.apply: Callable[[Any, Any], Any] = jax_apply or self.opened.call
         self.example = example if isinstance(example, tuple) else (example,)
         self.jax_example = example if jax_example is None else jax_example
+        self.channels_last = jax_example is not None  # another layout was asked for, so outputs may have it too
         state = {n: t for n, t in self.module.state_dict(keep_vars=True).items() if isinstance(t, torch.Tensor)}
         self.shapes = {n: tuple(t.shape) for n, t in state.items()}
         self.tied = _tied(state)
@@ -115,7 +116,11 @@ class Pair:
 
     def gap(self, leaves: Named[str, Any]) -> float:
         """How far the two outputs are apart when torch has the random weights and JAX the given leaves."""
-        return difference(self.trace.outputs, self.run_jax(leaves)[0])
+        return self.difference(self.trace.outputs, self.run_jax(leaves)[0])
+
+    def difference(self, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> float:
+        """How far a torch result and a JAX result are apart, relative."""
+        return difference(ours, theirs, self.channels_last)
 
 
 def unwrap(module: nn.Module) -> nn.Module:
