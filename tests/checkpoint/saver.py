@@ -28,11 +28,12 @@ def state(n: int) -> dict:
 
 
 def save_for_ever(root: str, start: int, same_step: bool, told: int) -> None:
+    """Tells the number of the last save that returned, the one it starts from at once."""
     n = start
     while True:
+        os.write(told, n.to_bytes(8, "little"))
         n += 1
         checkpoint.save(root, step=0 if same_step else n, keep=2, **state(n))
-        os.write(told, n.to_bytes(8, "little"))
 
 
 def number(bundle: checkpoint.Bundle) -> int:
@@ -54,14 +55,15 @@ def main(root: str, kills: int) -> None:
         if not child:
             save_for_ever(folder, latest[same_step], same_step, told)
         os.close(told)
-        while not (latest[same_step] or os.path.isdir(folder) and store.list_bundles(folder)):
+        reports = os.read(listen, 8)  # the child is at work
+        while not (os.path.isdir(folder) and store.list_bundles(folder)):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.12))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        reported = os.read(listen, 1 << 16)
+        reports += os.read(listen, 1 << 16)
         os.close(listen)
-        acknowledged = int.from_bytes(reported[-8:], "little") if reported else latest[same_step]
+        acknowledged = int.from_bytes(reports[-8:], "little")
         leftovers = sorted(name for name in os.listdir(folder) if not name.isdigit())
         start = time.perf_counter()
         found = number(checkpoint.load(folder, side="numpy"))

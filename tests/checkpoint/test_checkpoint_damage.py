@@ -109,6 +109,11 @@ HOSTILE_WEIGHTS = {
     "unknown dtype": (header({"a": F32 | {"dtype": "O"}}, bytes(4)), "dtype.*shape and data_offsets"),
     "negative shape": (header({"a": F32 | {"shape": [-1]}}, bytes(4)), "dtype.*shape and data_offsets"),
     "absurd shape": (header({"a": F32 | {"shape": [2**62, 4]}}, bytes(4)), "damaged or hostile"),
+    "too many axes": (header({"a": F32 | {"shape": [1] * 100}}, bytes(4)), "a shape NumPy can hold"),
+    "empty and absurd": (
+        header({"a": F32 | {"shape": [0, 2**62, 4], "data_offsets": [0, 0]}}),
+        "a shape NumPy can hold",
+    ),
     "shape and size disagree": (header({"a": F32 | {"shape": [2]}}, bytes(4)), "damaged or hostile"),
     "arrays overlap": (header({"a": F32, "b": F32}, bytes(4)), "damaged or hostile"),
     "a gap": (header({"a": F32 | {"data_offsets": [4, 8]}}, bytes(8)), "damaged or hostile"),

@@ -124,14 +124,21 @@ def read(data: np.ndarray, label: str) -> dict[str, np.ndarray]:
             )
         end = stop
         if start + stop <= data.size:
-            array = data[start + begin : start + stop].view(dtype).reshape(shape)
-            arrays[name] = array if array.flags.aligned else array.copy()
+            arrays[name] = _view(data[start + begin : start + stop], dtype, shape, f"{label}: {name!r}")
     if start + end != data.size:
         raise CheckpointError(
             f"{label}: expected {start + end:,} bytes by its own header, got {data.size:,}; the file is truncated or "
             f"has something appended."
         )
     return {name: arrays[name] for name in header}
+
+
+def _view(data: np.ndarray, dtype: np.dtype, shape: tuple[int, ...], label: str) -> np.ndarray:
+    try:
+        array = data.view(dtype).reshape(shape)
+    except ValueError as error:  # more axes, or a longer empty axis, than NumPy can have
+        raise CheckpointError(f"{label}: expected a shape NumPy can hold, got {str(shape)[:80]}: {error}.") from error
+    return array if array.flags.aligned else array.copy()
 
 
 def _header(data: np.ndarray, label: str) -> tuple[dict[str, Any], int]:
