@@ -1,0 +1,210 @@
+"""The pure half of `bridge.Step`: one training step as a function of flat vectors, to be compiled by XLA.
+
+Parameters keep torch's layout: each group of the optimiser is one flat vector, cut into leaves and carried through the
+mapping's rules inside the compiled function, where a transposition costs nothing. Only numbers that torch schedulers
+change, the learning rates, are arguments; every other hyper-parameter is a constant of the program.
+
+Two details decide the speed, both measured (docs/step_speed.md):
+
+- Gradients are taken with respect to the leaves. Through the slices of one vector XLA pads and adds vector by vector.
+- Leaves are written into the flat gradient one by one. A `concatenate` is fused with the sums over the batch that make
+  the bias gradients, and that kernel reads, under a mask, far behind the end of its inputs: harmless where those pages
+  are mapped, a microcode assist for each load where they are not. Some processes then need 6 ms for a 1 ms step.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+from jaxtyping import Array, Float, PyTree
+
+from ..errors import UsageError
+from .libraries import JaxModel, open_model
+from .mapping import Mapping
+from .optimizers_torch import OptimizerState
+from .transforms import clip_by_global_norm, map_slots, read_slots, transformation
+
+Named = dict[str, Any]  # arrays by torch name
+State = tuple[tuple[Float[Array, " size"], PyTree], ...]  # (flat parameters, optax state) of each group
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that share hyper-parameters, laid end to end."""
+
+    shapes: dict[str, tuple[int, ...]]
+    hyper: dict[str, Any]  # torch's, as in OptimizerState.groups
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Start and end of each parameter in the flat vector."""
+        ends = list(accumulate(prod(shape) for shape in self.shapes.values()))
+        return dict(zip(self.shapes, zip([0, *ends[:-1]], ends, strict=True), strict=True))
+
+    def cut(self, flat: Any) -> Named:
+        """The leaves of a flat vector."""
+        return {n: flat[a:b].reshape(self.shapes[n]) for n, (a, b) in self.places.items()}
+
+    def lay(self, named: Named) -> np.ndarray:
+        """The flat vector of some leaves, in NumPy."""
+        return np.concatenate([np.asarray(named[n]).reshape(-1) for n in self.shapes])
+
+    def lay_traced(self, named: Named) -> Float[Array, " size"]:
+        """The flat vector of some leaves, inside a compiled function."""
+        first = named[next(iter(self.shapes))]
+        flat = jnp.zeros(max(end for _, end in self.places.values()), first.dtype)
+        for name, (start, _) in self.places.items():
+            flat = jax.lax.dynamic_update_slice(flat, named[name].reshape(-1), (start,))
+        return flat
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one step computes: the loss of the mapped model, its gradient, clipping, and torch's optimiser."""
+
+    mapping: Mapping
+    jax_loss: Callable[[Any, Any], Any]
+    kind: str  # of the optimiser, as in OptimizerState
+    groups: tuple[Group, ...]
+    buffers: frozenset[str]  # names among the fixed arrays that a returned model may update
+    clip_norm: float | None = None
+
+    @cached_property
+    def opened(self) -> JaxModel:
+        return self.mapping.opened
+
+    def loss(self, trained: Named, fixed: Named, batch: PyTree) -> tuple[Float[Array, ""], tuple[Any, Named]]:
+        """The loss, and beside it the user's info (None when not given) and the updated buffers."""
+        dtype = next(iter(trained.values())).dtype
+        kept = self.opened.leaves()
+        leaves = {path: _as_float(kept[path], dtype) for path in self.mapping.jax_only}
+        leaves |= self.mapping.leaves_to_jax(trained | fixed)
+        loss, info, model = _parts(self.jax_loss(self.opened.replace(leaves), batch))
+        updated = {}
+        if model is not None:
+            returned = {p: a for p, a in open_model(model).leaves().items() if p not in self.mapping.jax_only}
+            named = self.mapping.leaves_to_torch(returned)
+            updated = {name: named[name].astype(fixed[name].dtype) for name in self.buffers}
+        return loss, (info, updated)
+
+    def update(self, state: State, fixed: Named, rates: Float[Array, " groups"], batch: PyTree):
+        """One step: the new state and fixed arrays, the loss, the info and the gradients before clipping."""
+        trained = self.cut(state)
+        (loss, (info, updated)), grads = jax.value_and_grad(self.loss, has_aux=True)(trained, fixed, batch)
+        flats: Any = [group.lay_traced(grads) for group in self.groups]
+        if self.clip_norm is not None:
+            clip = clip_by_global_norm(self.clip_norm)
+            flats, _ = clip.update(flats, clip.init(flats))
+        new = []
+        for i, (group, grad, (flat, moments)) in enumerate(zip(self.groups, flats, state, strict=True)):
+            chain = transformation(self.kind, group.hyper, lambda _, i=i: rates[i])
+            change, moments = chain.update(grad, moments, flat)
+            new.append((flat + change, moments))
+        return tuple(new), fixed | updated, loss, info, grads
+
+    def step(self, state: State, fixed: Named, rates: Float[Array, " groups"], batch: PyTree):
+        """`update` without the gradients; unchanged arrays are not given back."""
+        state, after, loss, info, _ = self.update(state, fixed, rates, batch)
+        return state, {n: a for n, a in after.items() if a is not fixed[n]}, loss, info
+
+    def epoch(self, state: State, fixed: Named, rates: Float[Array, " groups"], batches: PyTree):
+        """Steps over the leading axis of `batches`; losses and infos come back with that axis."""
+
+        def body(carry, batch):
+            state, fixed = carry
+            state, fixed, loss, info, _ = self.update(state, fixed, rates, batch)
+            return (state, fixed), (loss, info)
+
+        (state, after), (losses, infos) = jax.lax.scan(body, (state, fixed), batches)
+        return state, {n: after[n] for n in self.buffers}, losses, infos
+
+    def cut(self, state: Iterable[tuple[Any, Any]]) -> Named:
+        """All trained parameters by torch name."""
+        return {
+            n: leaf for group, (flat, _) in zip(self.groups, state, strict=True) for n, leaf in group.cut(flat).items()
+        }
+
+    # The optimiser's state on its way in and out
+
+    def state(self, named: Named, optimizer: OptimizerState) -> State:
+        """The state on the JAX side, from parameters by name and the torch optimiser's moments."""
+
+        def moments(group: Group, flat: np.ndarray) -> PyTree:
+            kept = {n: optimizer.moments[n] for n in group.shapes}
+            step = int(next(iter(kept.values()))["step"])
+
+            def filled(slot: str, old: Any) -> Array:
+                if slot in ("step", "started"):
+                    return jnp.array(step if slot == "step" else step > 0, old.dtype)
+                return jnp.array(group.lay({n: k[slot] for n, k in kept.items()}))
+
+            return map_slots(filled, transformation(self.kind, group.hyper, lambda _: 0.0).init(jnp.array(flat)))
+
+        flats = [group.lay(named) for group in self.groups]
+        return tuple((jnp.array(f), moments(g, f)) for g, f in zip(self.groups, flats, strict=True))
+
+    def steps(self, optimizer: OptimizerState) -> list[int]:
+        """How many updates each group has had."""
+        return [int(optimizer.moments[next(iter(group.shapes))]["step"]) for group in self.groups]
+
+    def moments(self, state: State, steps: list[int]) -> dict[str, dict[str, np.ndarray]]:
+        """Torch's moments by name and slot, of groups that have had `steps` updates."""
+        named: dict[str, dict[str, np.ndarray]] = {}
+        for group, (_, moments), updates in zip(self.groups, state, steps, strict=True):
+            count = {"step": np.asarray(updates, np.float32)}
+            named |= {n: dict(count) for n in group.shapes}
+            for slot, flat in read_slots(moments):
+                if slot not in ("step", "started"):
+                    for name, leaf in group.cut(np.asarray(flat)).items():
+                        named[name][slot] = leaf.copy()
+        return named
+
+
+def idle(program: Program, trained: Named, fixed: Named, batch: PyTree) -> list[str]:
+    """Parameters the loss does not depend on: their gradient is zero and computed from nothing. torch skips them."""
+    grad = lambda *arguments: jax.grad(program.loss, has_aux=True)(*arguments)[0]
+    jaxpr, shapes = jax.make_jaxpr(grad, return_shape=True)(trained, fixed, batch)
+    source = {out: eqn for eqn in jaxpr.jaxpr.eqns for out in eqn.outvars}
+    inputs = set(jaxpr.jaxpr.invars) | set(jaxpr.jaxpr.constvars)
+
+    def constant(variable: Any) -> bool:
+        todo, seen = [variable], set()
+        while todo:
+            variable = todo.pop()
+            if isinstance(variable, Literal) or variable in seen:
+                continue
+            if variable in inputs:
+                return False
+            seen.add(variable)
+            todo += source[variable].invars
+        return True
+
+    names = jax.tree.leaves({name: name for name in shapes})
+    constants = [n for n, out in zip(names, jaxpr.jaxpr.outvars, strict=True) if constant(out)]
+    if not constants:
+        return []
+    values = jax.jit(grad)(trained, fixed, batch)
+    return [name for name in constants if not np.any(np.asarray(values[name]))]
+
+
+def _parts(returned: Any) -> tuple[Any, Any, Any]:
+    match returned:
+        case (loss, info, model):
+            return loss, info, model
+        case (loss, info):
+            return loss, info, None
+        case tuple():
+            raise UsageError(f"expected jax_loss to return loss, (loss, info) or (loss, info, model); got {returned!r}")
+        case loss:
+            return loss, None, None
+
+
+def _as_float(leaf: Any, dtype: Any) -> Any:
+    return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

@@ -1,0 +1,176 @@
+"""The first call of `bridge.Step` proves itself: one step by torch on a copy against one step by the compiled program.
+
+Both run in float64, where two correct ports agree to rounding, and then in the module's own float32, held to its own
+measured noise. The rule and its words are those of `crossfade.parity`.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import torch
+from jaxtyping import PyTree
+from torch import nn
+
+from ..errors import DifferentError
+from ..parity.verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
+from .optimizers_torch import read_torch
+from .step_batch import x64
+from .step_program import Program
+from .transfer import numpy_to_tensor, tensor_to_numpy
+
+RELATIVE = {"loss": 1e-12, "gradient": 1e-10, "parameters": 1e-9, "moments": 1e-9, "buffers": 1e-9}
+
+Quantities = dict[str, dict[str, np.ndarray]]
+
+
+class Row(NamedTuple):
+    """One line of the proof: a quantity in one precision, and its worst place."""
+
+    dtype: str
+    quantity: str
+    verdict: Verdict
+    worst: str  # leaf
+    size: float  # relative to the leaf's scale
+    allowed: float
+
+
+def prove(
+    program: Program,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    torch_loss: Callable[[nn.Module, Any], Any],
+    batch: PyTree,
+) -> tuple[Row, ...]:
+    """The rows of the proof; raises DifferentError at the first quantity that is DIFFERENT.
+
+    `batch` holds NumPy or JAX arrays. Neither the module, nor the optimiser, nor torch's generator is touched.
+    """
+    wide = _Run(program, module, optimizer, torch_loss, batch, np.float64)
+    rows = [_judge("float64", q, wide.torch, wide.jax, _allowed64(q, wide.torch, wide.jax)) for q in wide.torch]
+    wide.guard()
+    if next(iter(module.parameters())).dtype == torch.float32:
+        own = _Run(program, module, optimizer, torch_loss, batch, np.float32)
+        for quantity in own.torch:
+            noise = allow_float32(own.torch[quantity], own.jax[quantity], wide.torch[quantity], wide.jax[quantity])
+            rows.append(_judge("float32", quantity, own.torch, own.jax, noise))
+    return tuple(rows)
+
+
+class _Run:
+    """One step on each side in one precision, as quantities of named NumPy arrays."""
+
+    def __init__(self, program, module, optimizer, torch_loss, batch, dtype):
+        self.program = program
+        self.batch = jax.tree.map(lambda leaf: _cast(leaf, dtype), batch)
+        module, optimizer = _copies(module, optimizer, torch.float64 if dtype is np.float64 else torch.float32)
+        self.weights = _arrays(module)
+        self.optimizer = read_torch(optimizer, module)
+        with torch.random.fork_rng(devices=[]):
+            self.torch = self._torch_step(module, optimizer, torch_loss)
+        with jax.enable_x64(dtype is np.float64 or x64()):
+            self._update = jax.jit(program.update)
+            self.jax = self._jax_step(self.weights)
+
+    def guard(self) -> None:
+        """A proof that cannot fail proves nothing: with one weight moved, the same comparison must see it."""
+        leaf = max(self.jax["gradient"], key=lambda n: np.abs(self.jax["gradient"][n]).max(initial=0.0))
+        place = np.unravel_index(np.abs(self.jax["gradient"][leaf]).argmax(), self.weights[leaf].shape)
+        moved = self.weights[leaf].copy()
+        moved[place] += 1e-3 * (np.abs(moved).max() or 1.0)
+        with jax.enable_x64(True):
+            disturbed = self._jax_step(self.weights | {leaf: moved})
+        for quantity in ("loss", "gradient"):
+            allowed = _allowed64(quantity, self.torch, disturbed)
+            if compare(self.torch[quantity], disturbed[quantity], allowed).verdict is Verdict.DIFFERENT:
+                return
+        raise DifferentError(
+            f"the proof is hollow: moving {leaf}{list(map(int, place))} by a thousandth of the leaf's scale changes "
+            f"neither the loss nor a gradient on this batch. Give a first batch the loss depends on, or verify=False."
+        )
+
+    def _torch_step(self, module, optimizer, torch_loss) -> Quantities:
+        returned = torch_loss(module, jax.tree.map(_tensor, self.batch))
+        loss = returned[0] if isinstance(returned, tuple) else returned
+        optimizer.zero_grad()
+        loss.backward()
+        grads = {n: tensor_to_numpy(p.grad) for n, p in module.named_parameters() if p.grad is not None}
+        if self.program.clip_norm is not None:
+            trained = [p for group in optimizer.param_groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(trained, self.program.clip_norm)
+        optimizer.step()
+        named = [n for group in self.program.groups for n in group.shapes]
+        return {
+            "loss": {"loss": tensor_to_numpy(loss)},
+            "gradient": {n: g for n, g in grads.items() if n in named or np.any(g)},
+            **self._after(_arrays(module), read_torch(optimizer, module).moments),
+        }
+
+    def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
+        program = self.program
+        dtype = weights[next(iter(program.groups[0].shapes))].dtype
+        state = program.state(weights, self.optimizer)
+        trained = program.cut(state)
+        fixed = {n: weights[n] for e in program.mapping.entries for n in e.torch if n not in trained}
+        rates = np.array([g.hyper["lr"] for g in program.groups], dtype)
+        state, after, loss, _, grads = self._update(state, fixed, rates, self.batch)
+        arrays = jax.tree.map(np.asarray, (program.cut(state) | after, loss, grads))
+        steps = [count + 1 for count in program.steps(self.optimizer)]
+        return {
+            "loss": {"loss": arrays[1]},
+            "gradient": arrays[2],
+            **self._after(arrays[0], program.moments(state, steps)),
+        }
+
+    def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
+        named = [n for group in self.program.groups for n in group.shapes]
+        uncounted = ("step",) if self.program.kind == "SGD" else ()
+        return {
+            "parameters": {n: weights[n] for n in named},
+            "moments": {f"{n}.{s}": a for n in named for s, a in moments[n].items() if s not in uncounted},
+            "buffers": {n: weights[n] for n in sorted(self.program.buffers)},
+        }
+
+
+def _allowed64(quantity: str, torch: Quantities, jax: Quantities) -> dict[str, float]:
+    a, b = torch[quantity], jax[quantity]
+    cancelling = (1e-11 if quantity == "parameters" else 32 * EPS64) * largest(a, b)
+    return allow_float64(a, b, RELATIVE[quantity], cancelling)
+
+
+def _judge(dtype: str, quantity: str, torch: Quantities, jax: Quantities, allowed: dict[str, float]) -> Row:
+    result: Comparison = compare(torch[quantity], jax[quantity], allowed, dtypes=dtype == "float64")
+    worst = result.worst
+    if result.verdict is Verdict.DIFFERENT:
+        place = f"{worst.leaf}{list(worst.index) if worst.index else ''}"
+        raise DifferentError(
+            f"the first step is DIFFERENT at {quantity} in {dtype} ({worst.kind}): {place}: torch {worst.torch}, "
+            f"JAX {worst.jax}, {worst.size:.1e} of the leaf's scale where {worst.allowed:.1e} is rounding. Nothing was "
+            f"changed. Compare torch_loss and jax_loss with crossfade.parity.check."
+        )
+    return Row(dtype, quantity, result.verdict, worst.leaf, worst.size, worst.allowed)
+
+
+def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
+    """Private copies of both, still tied to each other, in one precision."""
+    module, optimizer = copy.deepcopy((module, optimizer))
+    module.to(dtype)
+    for kept in optimizer.state.values():
+        kept.update({s: v.to(dtype) for s, v in kept.items() if s != "step" and isinstance(v, torch.Tensor)})
+    return module, optimizer
+
+
+def _arrays(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor_to_numpy(tensor) for name, tensor in module.state_dict().items()}
+
+
+def _cast(leaf: Any, dtype: Any) -> Any:
+    return np.asarray(leaf, dtype) if np.asarray(leaf).dtype.kind == "f" else leaf
+
+
+def _tensor(leaf: Any) -> torch.Tensor:
+    """As torch users hold a batch: 64-bit integers, which indexing and losses ask for."""
+    tensor = numpy_to_tensor(leaf)
+    return tensor.long() if tensor.dtype == torch.int32 else tensor
