@@ -1,0 +1,34 @@
+"""The mutation suite: every planted porting bug with the level it lives at, and the clean twins they were made from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import mutants_losses
+import mutants_nets
+import mutants_updates
+import mutants_worlds
+
+from crossfade.parity import Twin
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A twin with one bug in it, and the level at which a check must stop."""
+
+    name: str
+    level: str
+    make: Callable[[], Twin]
+
+
+FAMILIES = mutants_nets.FAMILIES | mutants_losses.FAMILIES | mutants_updates.FAMILIES | mutants_worlds.FAMILIES
+
+CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
+    name: partial(mutants_updates.descent, name) for name in mutants_updates.OPTIMIZERS
+}
+
+MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.items() for bug, level in bugs.items()] + [
+    Mutant(bug, level, partial(mutants_updates.descent, name, bug))
+    for name, (_, _, bugs) in mutants_updates.OPTIMIZERS.items()
+    for bug, (level, _) in bugs.items()
+]

@@ -1,0 +1,31 @@
+"""Every planted porting bug is found at the level where it lives; clean ports never raise an alarm."""
+
+import pytest
+from mutants import CLEAN, MUTANTS, Mutant
+from mutants_updates import STEPS
+
+from crossfade.parity import Verdict, check
+from crossfade.parity.twin import LEVELS
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_twins_raise_no_alarm(name):
+    report = check(CLEAN[name](), steps=STEPS)
+    assert report.verdict is not Verdict.DIFFERENT, report.text()
+    assert {row.level for row in report.rows if row.verdict is not None}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught_at_its_level(mutant: Mutant):
+    report = check(mutant.make(), dtype="float64", steps=STEPS)
+    assert report.verdict is Verdict.DIFFERENT
+    assert report.first is not None
+    assert report.first.level == mutant.level, report.text()
+    below = LEVELS[: LEVELS.index(mutant.level)]
+    assert all(row.verdict is not Verdict.DIFFERENT for row in report.rows if row.level in below)
+    assert report.first.difference.kind not in ("hollow", "no counterpart")
+
+
+def test_the_suite_is_large_and_its_names_are_unique():
+    assert len(MUTANTS) >= 25
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
