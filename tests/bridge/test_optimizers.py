@@ -3,42 +3,19 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 import torch
-from torch import nn, optim
+from optimizer_nets import INPUTS, STEPS, TARGETS, NetEquinox, difference, make_module, numbers, train_torch
+from torch import optim
 from torch.optim import lr_scheduler
 
 from crossfade.bridge.mapping import Mapping
-from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer
+from crossfade.bridge.optimizers import to_optax, to_torch_optimizer
 
-HALF = 100
+HALF = STEPS // 2
 EXACT = 1e-12
 pytestmark = pytest.mark.usefixtures("x64")
-
-rng = np.random.default_rng(0)
-INPUTS, TARGETS = rng.normal(size=(2 * HALF, 8, 3)), rng.normal(size=(2 * HALF, 8, 4))
-
-
-class NetTorch(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.outer = nn.Linear(3, 4), nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.outer(torch.tanh(self.inner(x)))
-
-
-class NetJax(eqx.Module):
-    inner: eqx.nn.Linear
-    outer: eqx.nn.Linear
-
-    def __init__(self):
-        self.inner, self.outer = (eqx.nn.Linear(n, 4, key=jax.random.key(n)) for n in (3, 4))
-
-    def __call__(self, x):
-        return self.outer(jnp.tanh(self.inner(x)))
 
 
 def two_groups(module):
@@ -89,32 +66,16 @@ SCHEDULES = {
 class Torch:
     """A net with its optimiser and scheduler, always the same at the start."""
 
-    def __init__(self, optimizer="adam", schedule="constant"):
-        torch.manual_seed(0)
-        self.module = NetTorch().double()
+    def __init__(self, optimizer, schedule):
+        self.module = make_module()
         make, self.clip_norm = OPTIMIZERS[optimizer]
         self.optimizer = make(self.module)
         self.scheduler = SCHEDULES[schedule](self.optimizer)
-        self.mapping = Mapping.by_name(self.module, NetJax())
+        self.mapping = Mapping.by_name(self.module, NetEquinox())
 
     def train(self, start, stop):
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for x, y in zip(torch.from_numpy(INPUTS[start:stop]), torch.from_numpy(TARGETS[start:stop]), strict=True):
-            self.optimizer.zero_grad()
-            (self.module(x) - y).square().mean().backward()
-            if self.clip_norm is not None:
-                nn.utils.clip_grad_norm_(parameters, self.clip_norm)
-            self.optimizer.step()
-            if self.scheduler is not None:
-                self.scheduler.step()
+        train_torch(self.module, self.optimizer, start, stop, clip_norm=self.clip_norm, scheduler=self.scheduler)
         return self
-
-    def numbers(self):
-        """Parameters, moments and learning rates, by name."""
-        state = read_torch(self.optimizer, self.module)
-        moments = {f"{n}.{slot}": a for n, slots in state.moments.items() for slot, a in slots.items()}
-        rates = {f"lr of group {i}": np.asarray(group["lr"]) for i, group in enumerate(state.groups)}
-        return {n: p.detach().numpy() for n, p in self.module.named_parameters()} | moments | rates
 
     def to_jax(self):
         made = to_optax(self.optimizer, self.mapping, scheduler=self.scheduler, clip_norm=self.clip_norm)
@@ -153,12 +114,6 @@ class Jax:
         return into
 
 
-def difference(got, expected):
-    """The largest relative difference over parameters, moments and learning rates."""
-    assert got.keys() == expected.keys()
-    return max(np.abs(got[n] - b).max() / (np.abs(b).max() or 1.0) for n, b in expected.items())
-
-
 def records(side):
     """What torch would save, shapes and dtypes for the arrays (their values are compared by `difference`)."""
     describe = lambda value: (value.shape, value.dtype) if torch.is_tensor(value) else value
@@ -191,5 +146,5 @@ def test_hundred_steps_here_and_hundred_there_equal_two_hundred(optimizer, sched
     only_jax = in_jax.train(HALF, 2 * HALF).to_torch(Torch(optimizer, schedule))
 
     for side in (torch_first, jax_first, only_jax):
-        assert difference(side.numbers(), expected.numbers()) <= EXACT
+        assert difference(numbers(side.module, side.optimizer), numbers(expected.module, expected.optimizer)) <= EXACT
         assert records(side) == records(expected)

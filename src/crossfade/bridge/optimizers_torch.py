@@ -32,7 +32,7 @@ def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
             return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
         case "RMSprop":
             momentum = ("momentum_buffer",) if group["momentum"] else ()
-            return ("square_avg",) + (("grad_avg",) if group["centered"] else ()) + momentum
+            return ("square_avg", *momentum) + (("grad_avg",) if group["centered"] else ())
         case "Adagrad":
             return ("sum",)
         case _:

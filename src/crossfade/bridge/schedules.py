@@ -34,7 +34,7 @@ def to_schedule(
     offset = scheduler.last_epoch - count // every
 
     def schedule(count):
-        epoch = jnp.asarray(count) // every + offset
+        epoch = jnp.asarray(count).astype(int) // every + offset  # int64 if on: an int32 divides into float32
         return tuple(formula(epoch, jnp) for formula in formulas)
 
     return schedule

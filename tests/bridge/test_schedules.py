@@ -1,0 +1,138 @@
+"""torch's schedulers as JAX functions of the update count: the values torch gives, whenever they are picked up."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from crossfade.bridge.schedules import advance, to_schedule
+from crossfade.errors import NoCounterpart, UsageError
+
+RATES = (0.1, 3e-4)
+
+SCHEDULES = {
+    "StepLR": lambda o: lr_scheduler.StepLR(o, step_size=30, gamma=0.3),
+    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, gamma=0.98),
+    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=50),
+    "CosineAnnealingLR with a floor": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=70, eta_min=1e-5),
+    "LinearLR": lambda o: lr_scheduler.LinearLR(o, start_factor=0.1, total_iters=120),
+    "LinearLR to zero": lambda o: lr_scheduler.LinearLR(o, start_factor=1.0, end_factor=0.0, total_iters=90),
+    "LinearLR of no length": lambda o: lr_scheduler.LinearLR(o, start_factor=0.5, total_iters=0),
+    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, [lambda epoch: 0.95**epoch, lambda epoch: 1 - epoch / 1000]),
+}
+
+UNTRACEABLE = {
+    "a branch": lambda epoch: 1.0 if epoch < 10 else 0.5,
+    "math": lambda epoch: math.exp(-epoch),
+    "NumPy": lambda epoch: np.cos(epoch / 100),
+    "a list": lambda epoch: [1.0, 0.5][epoch % 2],
+}
+
+
+def optimizer():
+    groups = [{"params": [torch.zeros(1, requires_grad=True)], "lr": rate} for rate in RATES]
+    return torch.optim.SGD(groups, lr=1.0)
+
+
+def torch_rates(scheduler, epochs):
+    rates = []
+    for _ in range(epochs):
+        rates.append(scheduler.get_last_lr())
+        advance(scheduler, 1)
+    return np.asarray(rates)
+
+
+def jax_rates(schedule, counts):
+    return np.stack(jax.vmap(schedule)(jnp.asarray(counts, jnp.int32)), axis=-1)
+
+
+def gap(got, expected):
+    """The largest difference, relative to each group's first rate."""
+    return np.max(np.abs(got - expected) / np.asarray(RATES))
+
+
+@pytest.mark.parametrize("start, every", [(0, 1), (137, 1), (24, 7)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_schedule_gives_the_rates_torch_gives(name, start, every, x64):
+    expected = torch_rates(SCHEDULES[name](optimizer()), 250)
+    resumed = SCHEDULES[name](optimizer())
+    advance(resumed, start)
+    counts = np.arange(start * every, 250 * every)
+    got = jax_rates(to_schedule(resumed, count=start * every, every=every), counts)
+    assert gap(got, expected[counts // every]) <= 1e-13
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "LinearLR of no length"])
+def test_a_wrong_count_is_seen(name, x64):
+    expected = torch_rates(SCHEDULES[name](optimizer()), 80)
+    got = jax_rates(to_schedule(SCHEDULES[name](optimizer()), count=1), np.arange(80))
+    assert gap(got, expected) > 1e-3
+
+
+def test_float32_rates_stay_exact_over_long_runs():
+    scheduler = lr_scheduler.ExponentialLR(optimizer(), gamma=0.9999)
+    got = jax_rates(to_schedule(scheduler), [10_000])
+    assert gap(got, np.asarray(RATES) * 0.9999**10_000) <= 1e-6
+
+
+@pytest.mark.parametrize("reason", UNTRACEABLE)
+def test_a_function_that_cannot_be_traced_is_refused_and_tabulated_on_demand(reason, x64):
+    scheduler = lr_scheduler.LambdaLR(optimizer(), UNTRACEABLE[reason])
+    with pytest.raises(NoCounterpart, match="horizon="):
+        to_schedule(scheduler)
+    got = jax_rates(to_schedule(scheduler, horizon=60), np.arange(61))
+    assert gap(got[:60], torch_rates(scheduler, 60)) == 0
+    assert np.isnan(got[60]).all()
+
+
+def test_a_function_that_overflows_in_32_bits_is_refused():
+    scheduler = lr_scheduler.LambdaLR(optimizer(), lambda epoch: 1 - epoch**3 / 1e13)
+    with pytest.raises(NoCounterpart, match="instead of"):
+        to_schedule(scheduler)
+
+
+def test_a_horizon_already_passed_is_refused():
+    scheduler = lr_scheduler.LambdaLR(optimizer(), UNTRACEABLE["a branch"])
+    advance(scheduler, 20)
+    with pytest.raises(UsageError, match="horizon beyond the scheduler's epoch 20"):
+        to_schedule(scheduler, horizon=20)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: lr_scheduler.OneCycleLR(o, max_lr=1.0, total_steps=100),
+        lambda o: lr_scheduler.ReduceLROnPlateau(o),
+        lambda o: lr_scheduler.MultiplicativeLR(o, lambda epoch: 0.9),
+        lambda o: type("Mine", (lr_scheduler.StepLR,), {})(o, 10),
+    ],
+)
+def test_schedulers_without_counterpart_are_refused_by_name(make):
+    scheduler = make(optimizer())
+    with pytest.raises(NoCounterpart, match=type(scheduler).__name__):
+        to_schedule(scheduler)
+
+
+def test_a_rate_changed_by_a_second_scheduler_is_refused():
+    shared = optimizer()
+    first = lr_scheduler.StepLR(shared, step_size=10)
+    second = lr_scheduler.LinearLR(shared, start_factor=0.5, total_iters=40)
+    advance(first, 10)
+    advance(second, 10)
+    for scheduler in (first, second):
+        with pytest.raises(NoCounterpart, match="second scheduler"):
+            to_schedule(scheduler)
+
+
+def test_a_decay_that_is_not_positive_is_refused():
+    with pytest.raises(NoCounterpart, match="gamma"):
+        to_schedule(lr_scheduler.ExponentialLR(optimizer(), gamma=0.0))
+
+
+def test_a_scheduler_is_never_stepped_backwards():
+    with pytest.raises(UsageError, match="3 scheduler steps behind"):
+        advance(SCHEDULES["StepLR"](optimizer()), -3)
