@@ -1,5 +1,6 @@
 """The loop over chunks: what is logged depends neither on chunks nor on where a run was stopped, asked or killed."""
 
+import io
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from rich.console import Console
 from trainer import train
 
 from crossfade.errors import UsageError
-from crossfade.run import Progress, StopOnSignal, run_chunks
+from crossfade.run import Progress, StopOnSignal, progress, run_chunks
 from crossfade.run.metrics import read_rows
 
 HERE = Path(__file__).parent
@@ -148,6 +150,16 @@ def test_a_progress_bar_is_silent_when_not_on_a_terminal(capsys):
     with Progress(10) as bar:
         bar.update(5, {"train/loss": 1.0})
     assert capsys.readouterr().err == ""
+
+
+def test_a_progress_bar_shows_steps_and_loss_on_a_terminal(monkeypatch):
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "stderr_console", lambda: screen)
+    with Progress(10, start=3, title="toy") as bar:
+        bar.update(5, {"train/loss": 1.25})
+    assert (
+        "toy" in screen.file.getvalue() and "5/10" in screen.file.getvalue() and "loss 1.25" in screen.file.getvalue()
+    )
 
 
 def start_trainer(path, chunk, delay=0.03):

@@ -55,7 +55,7 @@ def make_run(root, mode, seed, steps=20, finish=True):
                 log(step, {"loss": 5 / step + generator.normal() / 10, "time/sps": 100.0 + step, **extra})
             log(steps + 1, {"loss": np.nan})
         if finish:
-            run.finish()
+            run.finish(steps)
     return run.path
 
 
@@ -108,6 +108,8 @@ def test_sections_hold_tables_with_tones_text_and_pictures(tmp_path):
     words = checked(path)
     for expected in ("EQUAL", "<b>", "1,234,567", "a & b", "(40x)", "five modes"):
         assert expected in words
+    with pytest.raises(UsageError, match="unknown baseline 'trch'. Did you mean 'torch'"):
+        plots.bars({"torch": 1.0}, xlabel="", baseline="trch")
     assert 'class="num bad"' in path.read_text() and "currentColor" in path.read_text()
 
 

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import math
 import re
 import subprocess
 import sys
@@ -29,9 +30,9 @@ def test_a_run_has_its_name_and_its_files(tmp_path):
         assert names == {"config.yaml", "meta.json", "metrics.jsonl", "checkpoints", "eval", "plots", "lock"}
         session = run.meta["sessions"][0]
         assert session["cores"] > 0 and session["versions"]["numpy"] and session["device"] == "cpu"
-        assert not run.done
-        run.finish({"tv": 0.1})
-        assert run.done and json.loads(run.done_path.read_text()) == {"tv": 0.1}
+        assert run.result is None
+        run.finish(7, {"tv": 0.1, "gap": math.inf})
+        assert run.result == {"step": 7, "tv": 0.1, "gap": math.inf}
 
 
 def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path):
@@ -50,7 +51,7 @@ def test_two_writers_are_refused_and_readers_are_not(tmp_path):
             RunDir.open(run.path, write=True)
         reader = RunDir.open(run.path)
         with pytest.raises(UsageError, match="opened to read"):
-            reader.finish()
+            reader.finish(0)
     RunDir.open(run.path, write=True).close()
 
 
@@ -75,9 +76,9 @@ def test_resume_drops_later_rows_and_the_done_mark(tmp_path):
         with Log(run, quiet=True, tensorboard=False) as log:
             for step in (10, 20, 30):
                 log(step, {"a": step})
-        run.finish()
+        run.finish(30)
         run.resume(20, meta={"mode": "jax_full"})
-        assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20] and not run.done
+        assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20] and run.result is None
         assert run.meta["sessions"][1]["resumed_at"] == 20 and run.meta["sessions"][1]["mode"] == "jax_full"
         run.save_config(Settings(mode="jax_full"))
         assert run.read_config(Settings).mode == "jax_full"

@@ -1,9 +1,9 @@
-"""A trainer as small as can be, to be killed: `python trainer.py RUNS [words...]`; RUNS/run is resumed if it is there.
+"""A trainer as small as can be, to be killed: `python trainer.py RUN DELAY CHUNK`; RUN is resumed if it is there.
 
 Its state is one float; its checkpoint a JSON file. A line on standard output for each checkpoint.
 """
 
-import os
+import json
 import sys
 import time
 from pathlib import Path
@@ -16,8 +16,6 @@ from crossfade.run.files import write_json
 
 
 def train(path: Path, *, delay: float = 0.0, chunk: int = 5, total: int = 40) -> None:
-    import json
-
     bundles = sorted(path.glob("checkpoints/*"))
     if bundles:
         run = RunDir.open(path, write=True)
@@ -64,9 +62,8 @@ def train(path: Path, *, delay: float = 0.0, chunk: int = 5, total: int = 40) ->
             stop=stop,
         )
         if reached == total:
-            run.finish({"loss": state})
+            run.finish(total, {"loss": state})
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("NO_COLOR", "1")
     train(Path(sys.argv[1]), delay=float(sys.argv[2]), chunk=int(sys.argv[3]))

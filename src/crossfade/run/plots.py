@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from .files import write_bytes
+from .page import show
 
 try:
     import matplotlib
@@ -50,12 +51,14 @@ class Curve(NamedTuple):
 
 
 def curves(lines: Sequence[Curve], *, xlabel: str, ylabel: str, log: bool = False) -> Figure:
-    """Learning curves; what is not finite leaves a gap. With `log`, a logarithmic vertical axis."""
+    """Learning curves; with `log`, on a logarithmic axis. Later lines are thinner, so that equal ones all show."""
     with matplotlib.rc_context(STYLE):
         picture = Figure(figsize=(7.2, 3.6), layout="constrained")
         axes = picture.subplots()
-        for index, label in enumerate(dict.fromkeys(line.label for line in lines)):
-            _draw(axes, [line for line in lines if line.label == label], COLOURS[index % len(COLOURS)])
+        labels = list(dict.fromkeys(line.label for line in lines))
+        for index, label in enumerate(labels):
+            same, width = [line for line in lines if line.label == label], 1.3 + 0.9 * (len(labels) - 1 - index)
+            _draw(axes, same, COLOURS[index % len(COLOURS)], width)
         axes.set(xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
         axes.grid(True)
         if lines:
@@ -71,6 +74,9 @@ def bars(
     spread: Mapping[str, tuple[float, float]] | None = None,
 ) -> Figure:
     """One bar for each name, the figure beside it and how many times the `baseline` it is; `spread` is (low, high)."""
+    if baseline is not None and baseline not in values:
+        known = ", ".join(values)
+        raise UsageError(f"unknown baseline {baseline!r}.{nearest(baseline, values)} Known: {known}.")
     with matplotlib.rc_context(STYLE):
         picture = Figure(figsize=(7.2, 0.8 + 0.42 * max(len(values), 1)), layout="constrained")
         axes = picture.subplots()
@@ -81,7 +87,7 @@ def bars(
             axes.plot([low, high], [place, place], color=INK, linewidth=1.5)
             times = "" if baseline in (None, name) else f"  ({values[name] / values[baseline]:.3g}x)"
             axes.annotate(
-                f"{values[name]:,.4g}{times}",
+                f"{show(values[name])}{times}",
                 (max(high, values[name]), place),
                 textcoords="offset points",
                 xytext=(5, 0),
@@ -113,15 +119,15 @@ def save_png(picture: Figure, path: Path) -> Path:
     return write_bytes(path, buffer.getvalue())
 
 
-def _draw(axes: Axes, same: Sequence[Curve], colour: str) -> None:
+def _draw(axes: Axes, same: Sequence[Curve], colour: str, width: float) -> None:
     """The mean of curves on a common grid, where all of them are defined, and the band between the extremes."""
     if len(same) == 1:
-        axes.plot(same[0].x, same[0].y, color=colour, linewidth=1.5, label=same[0].label)
+        axes.plot(same[0].x, same[0].y, color=colour, linewidth=width, label=same[0].label)
         return
     grid = np.unique(np.concatenate([line.x for line in same]))
     grid = grid[(grid >= max(line.x.min() for line in same)) & (grid <= min(line.x.max() for line in same))]
     if len(grid) > POINTS:
         grid = np.linspace(grid[0], grid[-1], POINTS)
     values = np.stack([np.interp(grid, line.x, line.y) for line in same])
-    axes.plot(grid, values.mean(0), color=colour, linewidth=1.5, label=f"{same[0].label} (mean of {len(same)})")
+    axes.plot(grid, values.mean(0), color=colour, linewidth=width, label=f"{same[0].label} (mean of {len(same)})")
     axes.fill_between(grid, values.min(0), values.max(0), color=colour, alpha=0.2, linewidth=0)

@@ -61,7 +61,7 @@ def load_run(path: Path | str) -> Run:
     run = RunDir.open(path)
     config, meta = yaml.safe_load(run.config_path.read_text()) or {}, run.meta
     label = run.path.name.partition(f"-s{meta['seed']}-")[0]
-    return Run(run.path.name, label, _flat(config), meta, read_metrics(run.metrics_path), run.done)
+    return Run(run.path.name, label, _flat(config), meta, read_metrics(run.metrics_path), run.result is not None)
 
 
 def results(runs: Sequence[Run]) -> str:

@@ -7,7 +7,7 @@
       tensorboard/      the same for TensorBoard, made from metrics.jsonl
       checkpoints/  eval/  plots/
       lock              held by the process that writes
-      done              there when the run has reached its end
+      done              there when the run has reached its end; holds its result
 
 The lock is the kernel's, so it dies with its process however that dies, and cannot go stale.
 """
@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -24,7 +24,7 @@ from typing import IO, Any, TypeVar
 from ..config import from_yaml, to_yaml
 from ..errors import CrossfadeError, UsageError, nearest
 from . import metrics, provenance
-from .files import write_json, write_text
+from .files import write_bytes, write_json, write_text
 
 Config = TypeVar("Config")
 
@@ -107,13 +107,15 @@ class RunDir:
             raise CrossfadeError(f"{self.meta_path}: expected JSON, got {error}; restore it from a copy.") from error
 
     @property
-    def done(self) -> bool:
-        return self.done_path.exists()
+    def result(self) -> metrics.Row | None:
+        """What `finish` was given, and the step; None while the run is not complete."""
+        return metrics.decode(self.done_path.read_bytes()) if self.done_path.exists() else None
 
-    def finish(self, result: dict[str, Any] | None = None) -> None:
-        """Marks the run as complete; `result` is what a reader should see first."""
+    def finish(self, step: int, result: Mapping[str, Any] | None = None) -> None:
+        """Marks the run as complete; `result` holds the figures a reader should see first."""
         self._need_lock()
-        write_json(self.done_path, result or {})
+        row = {key: metrics.scalar(key, value) for key, value in (result or {}).items()}
+        write_bytes(self.done_path, metrics.encode({"step": step, **row}))
 
     def close(self) -> None:
         """Lets others write."""

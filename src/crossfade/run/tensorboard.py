@@ -19,7 +19,8 @@ class TensorBoard:
 
     def __init__(self, folder: Path, metrics_path: Path, began: float):
         """`began` is the time at which the run's wall clock stood at zero, in seconds since 1970."""
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(folder)
         self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=10)
         self._began = began
         for row in read_rows(metrics_path):
