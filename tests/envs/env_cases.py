@@ -14,6 +14,24 @@ WORDS = {
         {"n_dim": 2, "length": 11, "reward": "deceptive"},
         {"n_dim": 3, "length": 5, "reward": "sparse"},
     ],
+    "toy": [{}],
+    "set": [
+        {"n_items": 6, "max_size": 3},
+        {"n_items": 5, "max_size": 5, "fixed_size": True},
+        {"n_items": 40, "max_size": 20},
+    ],
+    "bits": [
+        {"n_bits": 8, "word_bits": 2, "n_modes": 3},
+        {"n_bits": 8, "word_bits": 4, "n_modes": 2, "order": "prepend_append", "normalise": False},
+        {"n_bits": 8, "word_bits": 2, "n_modes": 4, "order": "free"},
+        {"n_bits": 120, "word_bits": 4, "order": "prepend_append"},
+    ],
+    "sequence": [
+        {"length": 3, "letters": "ACGT"},
+        {"length": 4, "letters": "ab", "order": "prepend_append"},
+        {"length": 3, "letters": "abc", "order": "free"},
+    ],
+    "ising": [{"side": 2, "coupling": 0.3, "field": 0.1}, {"side": 5}],
 }
 
 CASES = [params_class(name)(**words) for name in ENVS for words in WORDS[name]]

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def facts(env, states, xp=np):
-    """All that the environment says about these (not done) states, their children by every action and their parents."""
+    """All that the environment says about these (not done) states, their children and their parents."""
     n = states.done.shape[0]
     ended = states._replace(done=~states.done)
     actions = xp.broadcast_to(xp.arange(env.n_actions), (n, env.n_actions))
@@ -17,14 +17,15 @@ def facts(env, states, xp=np):
         widened(states, env.n_parents),
         widened(ended, env.n_actions),
     )
-    child = env.step(here, actions)
-    undo = env.parent_of(here, actions)
-    parent = env.unstep(there, parents)
-    redo = env.action_of(there, parents)
+    forward_mask, backward_mask = env.forward_mask(states), env.backward_mask(states)
+    child = where(xp, forward_mask, env.step(here, actions), here)
+    undo = xp.where(forward_mask, env.parent_of(here, actions), 0)
+    parent = where(xp, backward_mask, env.unstep(there, parents), there)
+    redo = xp.where(backward_mask, env.action_of(there, parents), 0)
     found = {
         "states": states,
-        "forward_mask": env.forward_mask(states),
-        "backward_mask": env.backward_mask(states),
+        "forward_mask": forward_mask,
+        "backward_mask": backward_mask,
         "observation": env.observe(states),
         "log_reward": env.log_reward(states),
         "child": child,
@@ -43,6 +44,7 @@ def facts(env, states, xp=np):
         "done_undone": env.unstep(ended, undo[:, -1]),
         "done_redo": env.action_of(ended, undo[:, -1]),
         "done_log_reward": env.log_reward(ended),
+        "source_undone": env.unstep(env.reset((env.n_parents,)), parents[0]),
     }
     if env.n_states is not None:
         found["index"] = env.index(states)
@@ -71,6 +73,11 @@ def walk(env, noise, backward_noise):
         state = env.unstep(state, (env.backward_mask(state) * row).argmax(-1))
         back.append(state)
     return visited, actions, back
+
+
+def where(xp, mask, state, other):
+    """`state` where the mask is True, else `other`: what follows from an invalid action is nobody's promise."""
+    return state._replace(x=xp.where(mask[..., None], state.x, other.x), done=xp.where(mask, state.done, other.done))
 
 
 def widened(state, k):
@@ -106,10 +113,11 @@ def every_backward_action_can_be_redone(env, f):
 
 
 def stop_ends_with_the_same_object(env, f):
-    stopped = f["child"].x[:, -1], f["child"].done[:, -1]
-    assert (stopped[0] == f["states"].x).all() and stopped[1].all()
-    assert (f["child_redo"][:, -1] == env.n_actions - 1).all()
-    assert same(f["child_undone"], widened(f["states"], env.n_actions))[:, -1].all()
+    valid = f["forward_mask"][:, -1]
+    assert (f["child"].x[:, -1] == f["states"].x)[valid].all()
+    assert (f["child"].done[:, -1] == valid).all()
+    assert (f["child_redo"][:, -1] == env.n_actions - 1)[valid].all()
+    assert same(f["child_undone"], widened(f["states"], env.n_actions))[:, -1][valid].all()
 
 
 def a_done_state_stays_and_has_only_undo_stop(env, f):
@@ -125,8 +133,7 @@ def only_the_source_has_no_parents(env, f):
     is_source = (f["states"].x == env.params.source).all(-1)
     assert is_source.any()
     assert (f["backward_mask"].any(-1) == ~is_source).all()
-    stays = f["parent"].x[is_source] == env.params.source
-    assert stays.all()
+    assert (f["source_undone"].x == env.params.source).all() and not f["source_undone"].done.any()
 
 
 def no_state_is_a_dead_end(env, f):

@@ -20,3 +20,22 @@ def one_hot(digits: Int[Array, "*batch d"], radix: int) -> Bool[Array, "*batch d
     """For each digit a row of `radix` flags, laid end to end; a negative digit has none."""
     flags = digits[..., None] == np.arange(radix)
     return flags.reshape(*digits.shape[:-1], -1)
+
+
+def ravel_string(letters: Int[Array, "*batch d"], radix: int) -> Int[Array, "*batch"]:
+    """The number of a string among all, by length and then alphabetically; after its letters, -1 to the end."""
+    number = np.zeros(letters.shape[:-1], np.int64)
+    for letter in np.moveaxis(letters, -1, 0):
+        number = np.where(letter >= 0, number * radix + letter + 1, number)
+    return number
+
+
+def unravel_string(number: Int[Array, "*batch"], radix: int, d: int) -> Int[Array, "*batch d"]:
+    """The string of that number, filled up with -1 to length d."""
+    letters = np.full((*number.shape, d), -1, np.int32)
+    for _ in range(d):  # the last letter is found first: push it in from the left
+        some = (number > 0)[..., None]
+        pushed = np.concatenate([((number - 1) % radix)[..., None], letters[..., :-1]], axis=-1).astype(np.int32)
+        letters = np.where(some, pushed, letters)
+        number = np.where(number > 0, (number - 1) // radix, 0)
+    return letters

@@ -22,6 +22,13 @@ class Entry:
 ENVS = {
     "grid": Entry("upstream's grid: Gaussian corners, increments and dimensions per action", "grid", "grid", "Grid"),
     "hypergrid": Entry("corners, cosine, deceptive and sparse rewards", "hypergrid", "hypergrid", "Hypergrid"),
+    "toy": Entry("upstream's graph of eleven nodes", "toy", "toy", "Toy"),
+    "set": Entry("sets built item by item", "set_addition", "set_addition", "SetAddition"),
+    "bits": Entry(
+        "bit sequences near hidden modes, written in any of three orders", "words", "bit_sequence", "BitSequence"
+    ),
+    "sequence": Entry("fixed-length sequences over a landscape, synthetic or yours", "words", "sequence", "Sequence"),
+    "ising": Entry("spins on a torus, set in any order", "words", "ising", "Ising"),
 }
 
 

@@ -1,0 +1,1 @@
+"""Sets built by adding items one by one."""

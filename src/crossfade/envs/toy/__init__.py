@@ -1,0 +1,1 @@
+"""The eleven-node graph that upstream teaches with."""
