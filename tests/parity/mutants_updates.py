@@ -17,13 +17,22 @@ LR = 0.05
 STEPS = (1, 2, 6)
 
 
-class Heads(nn.Module):
-    """A trained layer, a frozen one, and a head that not every batch uses."""
+class Partly(nn.Module):
+    """Trained layers around a frozen one."""
 
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(3, 4)
         self.fixed = nn.Linear(4, 4).requires_grad_(False)
+        self.head = nn.Linear(4, 1)
+
+
+class Heads(nn.Module):
+    """A second head that not every batch uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
         self.head = nn.Linear(4, 1)
         self.spare = nn.Linear(4, 1)
 
@@ -135,7 +144,7 @@ def descent(name: str, bug: str | None = None) -> Twin:
 
     return make_twin(
         f"descent by {name}",
-        seeded(Heads),
+        seeded(Partly),
         batch={"x": draw(6, 3), "y": 3 * draw(6, seed=1)},
         loss=(torch_loss, jax_loss),
         optimizer=(factory, tx) if bug else factory,
@@ -145,32 +154,34 @@ def descent(name: str, bug: str | None = None) -> Twin:
 
 def torch_clip(limit):
     def update(grads, state, params=None):
-        factor = jnp.minimum(1.0, limit / (optax.global_norm(grads) + 1e-6))
+        factor = jnp.minimum(1.0, limit / (optax.tree.norm(grads) + 1e-6))
         return jax.tree.map(lambda g: g * factor, grads), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-IDLE = {"idle parameters skipped by torch": "updates", "optimiser state made anew": "updates"}
+IDLE = {
+    "idle parameters skipped by torch": "updates",
+    "optimiser state made anew": "update",
+    "idle parameters decayed": "update",
+}
 
 
 def idle(bug: str | None = None) -> Twin:
-    """One Adam over two heads, of which the second rests in every other batch. torch must hold zeros for it."""
+    """One AdamW over two heads, of which the second rests in every other batch. torch must hold zeros for it."""
 
     def torch_loss(net, b):
         h = torch.tanh(net.fc(b["x"]))
         loss = F.mse_loss(net.head(h).squeeze(-1), b["y"])
         spare = net.spare(h).square().mean()
-        if bug == "idle parameters skipped by torch":
+        if bug in ("idle parameters skipped by torch", "idle parameters decayed"):
             return loss + spare if b["use"] > 0 else loss
         return loss + b["use"] * spare
 
     def jax_loss(p, b):
         h = jnp.tanh(linear(p["fc"], b["x"]))
-        return (
-            jnp.square(linear(p["head"], h).squeeze(-1) - b["y"]).mean()
-            + b["use"] * jnp.square(linear(p["spare"], h)).mean()
-        )
+        loss = jnp.square(linear(p["head"], h).squeeze(-1) - b["y"]).mean()
+        return loss + b["use"] * jnp.square(linear(p["spare"], h)).mean()
 
     def torch_update(net, optimizer, b):
         optimizer.zero_grad()
@@ -180,17 +191,17 @@ def idle(bug: str | None = None) -> Twin:
     def jax_update(p, tx, opt_state, b):
         updates, after = tx.update(jax.grad(jax_loss)(p, b), opt_state, p)
         if bug == "optimiser state made anew":
-            zeros = jax.tree.map(jnp.zeros_like, after)
-            after = jax.tree.map(lambda z, a: a if a.ndim == 0 else z, zeros, after)
+            after = jax.tree.map(lambda leaf: leaf if leaf.ndim == 0 else jnp.zeros_like(leaf), after)
         return optax.apply_updates(p, updates), after, None
 
-    batches = [{"x": draw(6, 3), "y": draw(6, seed=1), "use": np.float32(i % 2 == 0)} for i in range(2)]
+    used = (0, 1) if bug == "idle parameters decayed" else (1, 0)
+    batches = [{"x": draw(6, 3), "y": draw(6, seed=1), "use": np.float32(use)} for use in used]
     return make_twin(
         "idle",
         seeded(Heads),
         batches=batches,
         loss=(torch_loss, jax_loss),
-        optimizer=lambda p: Adam(p, lr=LR),
+        optimizer=lambda p: AdamW(p, lr=LR),
         update=(torch_update, jax_update),
     )
 

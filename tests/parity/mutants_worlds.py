@@ -63,11 +63,11 @@ class GridJax:
     def reset(self, key):
         key = jax.random.split(key)[0] if self.bug == "reset from a split of the key" else key
         time = jnp.asarray(self.bug == "time counted from one", int)
-        return {"position": jax.random.randint(key, (2,), 0, SIZE - 1), "time": time}
+        return {"position": jax.random.randint(key, (2,), 0, SIZE - 1, jnp.int32), "time": time}
 
     def step(self, state, action):
         border = SIZE if self.bug == "border one cell too far" else SIZE - 1
-        moved = state["position"] + jnp.asarray(MOVES)[action]
+        moved = state["position"] + jnp.asarray(MOVES, jnp.int32)[action]
         position = moved % SIZE if self.bug == "board without borders" else jnp.clip(moved, 0, border)
         time = state["time"] + 1
         goal = (position == SIZE - 1).all()

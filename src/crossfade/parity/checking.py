@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Literal
 
 from ..bridge.mapping import Mapping
@@ -37,6 +38,7 @@ RELATIVE = {  # what float64 may differ by, as a share of a leaf's scale
     "env": 1e-12,
     "rollout": 1e-9,
 }
+AMPLIFIED = 1e-6  # of the largest weight: what an update may differ by where the gradient is rounding alone
 CHAOS = 1e-2  # float32 noise above this share of a quantity says nothing about the port
 
 
@@ -57,6 +59,8 @@ def check(
     if not steps or min(steps) < 1:
         raise UsageError(f"expected steps to be numbers of updates, each at least 1; got {steps}.")
     wanted = _select(twin, levels)
+    if "updates" in wanted and max(steps) < 2:
+        raise UsageError(f"level 'updates' compares after several updates, got steps={steps}; 'update' is one update.")
     return _Climb(twin, _mapping(twin), dtype, tuple(steps)).climb(wanted)
 
 
@@ -199,8 +203,24 @@ class _Climb:
 
     def _compare64(self, level: str, quantity: str, torch: Quantities, jax: Quantities) -> Comparison:
         a, b = torch.get(quantity, {}), jax.get(quantity, {})
-        allowed = allow_float64(a, b, RELATIVE[level], self._floor(level, quantity, a, b))
-        return compare(a, b, allowed, dtypes=level != "env")
+        return compare(a, b, self._allow64(level, quantity, a, b), dtypes=level != "env")
+
+    def _allow64(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> dict[str, float]:
+        allowed = allow_float64(torch, jax, RELATIVE[level], self._floor(level, quantity, torch, jax))
+        if quantity.startswith("change"):
+            # Adam and its kin divide a gradient that is nothing but rounding by their epsilon.
+            for leaf in self.rounding_only:
+                allowed[leaf] = max(allowed[leaf], AMPLIFIED * largest(self.runs["float64"].weights))
+        return allowed
+
+    @cached_property
+    def rounding_only(self) -> list[str]:
+        names = self.runs["float64"].rounding_only()
+        if names:
+            self._note(
+                f"the gradient is zero but for rounding, so updates are held to {AMPLIFIED}: {', '.join(names)}."
+            )
+        return names
 
     def _floor(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> float:
         """What rounding may leave where numbers cancel: in units of the numbers the quantity is made of."""
@@ -256,7 +276,7 @@ class _Climb:
             for quantity in disturbed.keys() & torch.keys():
                 a, b = torch[quantity], disturbed[quantity]
                 if dtype == "float64":
-                    allowed = allow_float64(a, b, RELATIVE[level], self._floor(level, quantity, a, b))
+                    allowed = self._allow64(level, quantity, a, b)
                 else:
                     allowed = allow_unproved(a, jax[quantity], jittered[quantity], self._longest_sum())
                 if compare(a, b, allowed).verdict is Verdict.DIFFERENT:

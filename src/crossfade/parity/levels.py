@@ -15,7 +15,8 @@ from .env import step_both
 from .side_jax import JaxSide
 from .side_torch import Quantities, TorchSide
 from .twin import Twin
-from .weights import Weights, disturb, from_jax, from_torch, jitter
+from .verdict import EPS64, largest
+from .weights import Weights, disturb, from_jax, from_torch, jitter, unmapped
 
 
 class Levels:
@@ -52,6 +53,15 @@ class Levels:
                 return self.run(level)[1]
             return self._call("jax", level, jitter(self.mapping, self.weights))
 
+    def rounding_only(self) -> list[str]:
+        """Parameters whose gradient is zero but for rounding, such as a bias in front of a batch normalisation."""
+        if self.twin.loss is None:
+            return []
+        with precision(self.dtype):
+            sides = [self._call(side, "grad", self.weights)["grad"] for side in ("torch", "jax")]
+        least = 32 * EPS64 * largest(*sides)
+        return [n for n in sides[0] if 0 < max(float(np.abs(side[n]).max(initial=0.0)) for side in sides) < least]
+
     def _disturbances(self, level: str) -> Iterator[tuple[str, Callable[[], Quantities]]]:
         if level == "env":
             yield (
@@ -64,7 +74,7 @@ class Levels:
             if level == "map":
                 yield name, lambda moved=moved: self._map(moved)[1]
             else:
-                yield name, lambda moved=moved: self._call("jax", level, moved, self.steps[:1])
+                yield name, lambda moved=moved: self._call("jax", level, moved)
         if level == "rollout":
             yield "key", lambda: self.jax.rollout(self.weights, key=self.twin.seed + 1)
 
@@ -72,8 +82,8 @@ class Levels:
         named = dict(self.twin.torch.named_parameters()) if self.twin.torch is not None else {}
         return sorted(named, key=lambda name: not named[name].requires_grad)  # what trains comes first
 
-    def _call(self, side: str, level: str, weights: Weights, steps: tuple[int, ...] | None = None) -> Quantities:
-        extra = (self.steps if steps is None else steps,) if level == "updates" else ()
+    def _call(self, side: str, level: str, weights: Weights) -> Quantities:
+        extra = (self.steps,) if level == "updates" else ()
         try:
             return getattr(getattr(self, side), level)(weights, *extra)
         except Exception as error:
@@ -83,6 +93,9 @@ class Levels:
     def _map(self, weights: Weights) -> tuple[Quantities, Quantities]:
         """Where the round trips start, and where they end."""
         mapping, there = self.mapping, self.jax.model(weights)
+        alone, jax_alone = unmapped(mapping, open_model(there).leaves())
+        if alone or jax_alone:
+            return {"unmapped": alone}, {"unmapped": jax_alone}
         back = mapping.to_torch(there)
         again = mapping.to_jax(back, like=there)
         names = ("torch to jax to torch", "jax to torch to jax")

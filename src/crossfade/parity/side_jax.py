@@ -149,10 +149,13 @@ class JaxSide:
         module = self.torch_side.fresh_module()
         try:
             template = read_torch(make_optimizer(self.twin, module), module)
-            return moments(read_optax(opt_state, template, self.mapping))
+            quantities = moments(read_optax(opt_state, template, self.mapping))
         except (NoCounterpart, UsageError) as error:
             self.unread = str(error)
             return {}
+        if isinstance(self.twin.optimizer, tuple):
+            quantities.pop("momentum_buffer", None)  # optax's own may have the learning rate inside, to equal effect
+        return quantities
 
     def rollout(self, weights: Weights, key: int | None = None) -> Quantities:
         model = self.model(weights) if self.twin.jax is not None else None

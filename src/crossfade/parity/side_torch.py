@@ -108,14 +108,16 @@ class TorchSide:
         optimizer.step()
         return {"loss": loss, **(info or {})}
 
-    @staticmethod
-    def _moments(optimizer: torch.optim.Optimizer | None, module: nn.Module) -> Quantities:
+    def _moments(self, optimizer: torch.optim.Optimizer | None, module: nn.Module) -> Quantities:
         if optimizer is None:
             return {}
         try:
-            return moments(read_torch(optimizer, module))
+            quantities = moments(read_torch(optimizer, module))
         except NoCounterpart:
             return {}  # not one of the known kinds; side_jax says so in its note
+        if isinstance(self.twin.optimizer, tuple):
+            quantities.pop("momentum_buffer", None)  # see side_jax
+        return quantities
 
     def rollout(self, weights: Weights) -> Quantities:
         from .. import random

@@ -211,5 +211,5 @@ def _inexact(array: np.ndarray) -> bool:
     return array.dtype.kind in "fc" or array.dtype.name == "bfloat16"
 
 
-def _show(value: np.ndarray) -> str:
-    return repr(value.item()) if _inexact(np.asarray(value)) else str(value)
+def _show(value: np.generic) -> str:
+    return repr(value.item())

@@ -21,18 +21,24 @@ def from_torch(mapping: Mapping, state_dict: Named[str, Any]) -> Weights:
             named |= mapping.leaves_to_jax({name: arrays[name] for name in entry.torch})
         else:
             named |= {name: arrays[name] for name in entry.torch}
-    unmapped = set(arrays) - {n for e in mapping.entries for n in e.torch} - set(mapping.tied) - set(mapping.torch_only)
-    return named | {name: arrays[name] for name in sorted(unmapped)}
+    return named
 
 
 def from_jax(mapping: Mapping, leaves: Named[str, Any]) -> Weights:
     """The leaves of a JAX model under the names of `from_torch`."""
-    arrays = {path: to_numpy(leaf) for path, leaf in leaves.items() if path not in mapping.jax_only}
     named = {}
     for entry in mapping.entries:
-        part = {path: arrays.pop(path) for path in entry.jax}
+        part = {path: to_numpy(leaves[path]) for path in entry.jax}
         named |= part if entry.rule.lossy else mapping.leaves_to_torch(part)
-    return named | arrays
+    return named
+
+
+def unmapped(mapping: Mapping, leaves: Named[str, Any]) -> tuple[Weights, Weights]:
+    """Arrays no entry speaks of, on the torch side and on the JAX side, by name: none, in a whole mapping."""
+    held = {name for entry in mapping.entries for name in entry.torch} | set(mapping.tied) | set(mapping.torch_only)
+    used = {path for entry in mapping.entries for path in entry.jax} | set(mapping.jax_only)
+    torch_side = {f"{name} (torch)": np.zeros(()) for name in mapping.shapes if name not in held}
+    return torch_side, {f"{path} (JAX)": np.zeros(()) for path in leaves if path not in used}
 
 
 def jax_names(mapping: Mapping) -> dict[str, str]:
