@@ -101,8 +101,8 @@ def resolve(
     if file is not None:
         try:
             text = Path(file).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error.strerror}.") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error}.") from error
         config = from_yaml(text, config, source=str(file))
     return apply(config, words)
 
@@ -121,7 +121,7 @@ def describe(config: Any, prefix: str = "") -> list[Row]:
             continue
         if spot.choices:
             rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
-        if spot.value is not None:
+        if spot.value not in (None, dataclasses.MISSING):
             rows += describe(spot.value, f"{key}.")
     return rows
 
@@ -143,7 +143,9 @@ class _Spot:
         return bool(self.choices) or dataclasses.is_dataclass(self.type)
 
     def kind(self, key: str) -> str:
-        """The name of the present choice."""
+        """The name of the present choice; empty while there is none."""
+        if self.value is dataclasses.MISSING:
+            return ""
         for name, cls in self.choices.items():
             if cls is (None if self.value is None else type(self.value)):
                 return name
@@ -231,9 +233,9 @@ def _nested(spot: _Spot, value: Any, key: str, text: bool) -> Any:
             known = f"{nearest(name, spot.choices)} Known: {_listed(spot.choices)}."
             raise UsageError(f"{key}: unknown choice {name!r}.{known}")
         base = spot.choices[name]
-    if base is None and tree:
-        others = _listed(f"{key}={name}" for name in spot.choices if name != NONE)
-        raise UsageError(f"{key}.{next(iter(tree))}: {key} is none and has no fields; choose one first: {others}.")
+    if base is dataclasses.MISSING or (base is None and tree):
+        others = _listed(f"{key}={name}" for name, cls in spot.choices.items() if cls is not None)
+        raise UsageError(f"{key}.{next(iter(tree), '')}: {key} is none and has no fields; choose one first: {others}.")
     return None if base is None else _build(base, tree, f"{key}.", text=text)
 
 
@@ -265,7 +267,7 @@ def _tree_of_config(config: Any) -> Tree:
             tree[name] = str(spot.value) if isinstance(spot.value, Path) else spot.value
         else:
             kind = {KIND: spot.kind(name)} if spot.choices else {}
-            tree[name] = kind | _tree_of_config(spot.value) if spot.value is not None else None
+            tree[name] = kind | _tree_of_config(spot.value) if spot.value is not None else kind[KIND]
     return tree
 
 

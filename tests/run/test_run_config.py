@@ -241,6 +241,21 @@ def test_help_rows_carry_types_defaults_and_docs():
     assert "env.size" in {row.key for row in cf.describe(cf.apply(Train(), ["env=ring", "env.size=3"]))}
 
 
+def test_a_choice_may_be_nothing_or_have_no_default():
+    @dataclass(frozen=True)
+    class Open:
+        loss: Adam | Sgd
+        replay: Any = cf.choice({"off": None, "fifo": Replay}, default="off")
+
+    assert [row[:3] for row in cf.describe(Open)] == [("loss", "adam | sgd", ""), ("replay", "off | fifo", "off")]
+    with pytest.raises(UsageError, match="loss: no value given"):
+        cf.from_yaml("", Open)
+    with pytest.raises(UsageError, match="choose one first: loss=adam, loss=sgd"):
+        cf.from_yaml("loss: {lr: 1}", Open)
+    for config in (Open(Sgd()), Open(Adam(), Replay(3))):
+        assert cf.from_yaml(cf.to_yaml(config), Open) == config
+
+
 def test_two_names_for_one_class_and_a_field_named_kind_are_refused():
     @dataclass(frozen=True)
     class Kind:

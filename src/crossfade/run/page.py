@@ -5,25 +5,28 @@ from html import escape
 from typing import Any, Literal, NamedTuple
 
 STYLE = """
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5c6675; --back: #fff; --line: #dde2e8; --head: #f4f6f8;
-  --good: #d8f0dd; --fair: #fdf1cf; --bad: #f9d6d5; }
-@media (prefers-color-scheme: dark) { :root { --text: #e4e8ee; --soft: #98a2b0; --back: #14181e; --line: #303742;
-  --head: #1c222a; --good: #1c4229; --fair: #4c3f14; --bad: #5a2224; } }
+:root { color-scheme: light dark; --paper: #fbfaf7; --ink: #1f2328; --quiet: #6b7075; --line: #dcd9d2; --card: #ffffff;
+  --good: 158 60% 36%; --fair: 40 90% 42%; --bad: 4 72% 48%; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e6e8ea; --quiet: #9aa1a8; --line: #2d3338;
+  --card: #1b1f23; --good: 158 45% 52%; --fair: 40 80% 60%; --bad: 4 80% 66%; } }
 * { box-sizing: border-box; }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 68rem;
-  margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; }
-h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--line); }
-.lead, figcaption, caption { color: var(--soft); }
-.scroll { overflow-x: auto; margin: .8rem 0; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; padding-top: .4rem; }
-th, td { padding: .32rem .8rem; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { background: var(--head); font-weight: 600; }
-.num { text-align: right; }
-.good { background: var(--good); } .fair { background: var(--fair); } .bad { background: var(--bad); }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
-pre { background: var(--head); padding: .8rem 1rem; overflow-x: auto; font-size: .85rem; border-radius: 4px; }
+body { margin: 0 auto; max-width: 72rem; padding: 2.5rem 1.5rem 4rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .25rem; }
+h2 { font-size: 1.05rem; margin: 2.25rem 0 .6rem; }
+p { max-width: 60rem; }
+.lead, figcaption, caption { color: var(--quiet); font-size: .88rem; }
+.scroll, figure, pre { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; background: var(--card);
+  margin: .8rem 0; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+caption { caption-side: bottom; text-align: left; padding: .5rem .8rem; }
+th, td { text-align: left; padding: .4rem .8rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--quiet); font-size: .78rem; }
+.num { text-align: right; font-variant-numeric: tabular-nums; }
+.good { background: hsl(var(--good) / .14); } .fair { background: hsl(var(--fair) / .16); }
+.bad { background: hsl(var(--bad) / .16); }
+figure { padding: .8rem 1rem; } figure svg { max-width: 100%; height: auto; }
+pre { padding: .8rem 1rem; font-size: .85rem; }
 """
 
 
@@ -71,19 +74,25 @@ def figure(svg: str, caption: str = "") -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """Cells are values or Cells; numbers stand to the right, floats in four digits, None is a dash."""
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    cells = [[given if isinstance(given, Cell) else Cell(given) for given in row] for row in rows]
+    numeric = {place for row in cells for place, cell in enumerate(row) if _is_number(cell.value)}
+    top = "".join(_tag("th", name, "num" if place in numeric else "") for place, name in enumerate(head))
+    body = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in cells)
     below = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f'<div class="scroll"><table>{below}\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
 
 
-def _cell(given: Any) -> str:
-    cell = given if isinstance(given, Cell) else Cell(given)
-    number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool)
-    classes = " ".join(filter(None, ("num" if number else "", cell.tone)))
-    return (
-        f'<td class="{classes}">{escape(show(cell.value))}</td>' if classes else f"<td>{escape(show(cell.value))}</td>"
-    )
+def _cell(cell: Cell) -> str:
+    return _tag("td", show(cell.value), "num" if _is_number(cell.value) else "", cell.tone)
+
+
+def _tag(tag: str, text: str, *classes: str) -> str:
+    names = " ".join(filter(None, classes))
+    return f'<{tag} class="{names}">{escape(text)}</{tag}>' if names else f"<{tag}>{escape(text)}</{tag}>"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def show(value: Any) -> str:
@@ -92,4 +101,4 @@ def show(value: Any) -> str:
         return "\N{EN DASH}"
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if _is_number(value) else str(value)
