@@ -144,6 +144,19 @@ def test_a_scheduler_of_another_optimiser_is_refused(x64):
         to_optax(ours, Mapping.by_name(net, NetEquinox()), scheduler=lr_scheduler.StepLR(theirs, 10))
 
 
+def test_a_scheduler_is_never_stepped_backwards(x64):
+    net = make_module()
+    optimizer = optim.Adam(net.named_parameters())
+    scheduler = lr_scheduler.StepLR(optimizer, 10)
+    mapping = Mapping.by_name(net, NetEquinox())
+    old = to_optax(optimizer, mapping, scheduler=scheduler).opt_state
+    train_torch(net, optimizer, 0, 3, scheduler=scheduler)
+    saved = optimizer.state_dict()
+    with pytest.raises(UsageError, match="has made 3 updates; got one of 0"):
+        to_torch_optimizer(old, mapping, optimizer, scheduler=scheduler)
+    assert same_record(optimizer.state_dict(), saved)
+
+
 def test_float64_moments_need_64_bit_jax():
     net = make_module()
     with pytest.raises(TransferError, match="enable_x64"):

@@ -131,8 +131,3 @@ def test_a_rate_changed_by_a_second_scheduler_is_refused():
 def test_a_decay_that_is_not_positive_is_refused():
     with pytest.raises(NoCounterpart, match="gamma"):
         to_schedule(lr_scheduler.ExponentialLR(optimizer(), gamma=0.0))
-
-
-def test_a_scheduler_is_never_stepped_backwards():
-    with pytest.raises(UsageError, match="3 scheduler steps behind"):
-        advance(SCHEDULES["StepLR"](optimizer()), -3)

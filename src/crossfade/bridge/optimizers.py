@@ -72,11 +72,17 @@ def to_torch_optimizer(
     named = _parameters(torch_optimizer, mapping, named_parameters)
     before = read_torch(torch_optimizer, named)
     after = read_optax(opt_state, before, mapping)
+    if scheduler is None:
+        return write_torch(after, torch_optimizer, named)
+    _check_scheduler(scheduler, torch_optimizer)
+    done = _updates(before, scheduler, schedule_every)
+    if after.step < done:
+        raise UsageError(
+            f"expected an optax state no older than the torch optimiser, which has made {done} updates; got one of "
+            f"{after.step}. A scheduler cannot be stepped backwards: give a torch optimiser and scheduler made anew."
+        )
     write_torch(after, torch_optimizer, named)
-    if scheduler is not None:
-        _check_scheduler(scheduler, torch_optimizer)
-        done = _updates(before, scheduler, schedule_every)
-        advance(scheduler, after.step // schedule_every - done // schedule_every)
+    advance(scheduler, after.step // schedule_every - done // schedule_every)
 
 
 def _parameters(

@@ -46,15 +46,16 @@ def build_optax(
     chains = [
         transformation(state.kind, group, lambda count, i=i: rates(count)[i]) for i, group in enumerate(state.groups)
     ]
-    if len(chains) == 1 and all(path in groups for path in named_leaves(params)):
-        links = chains
-    else:
+    trained = jax.tree.map(lambda path: path in groups, leaf_names(params))
+    everything = all(jax.tree.leaves(trained))
+    links: list[optax.GradientTransformation] = chains
+    if len(chains) > 1 or not everything:
         labels = lambda tree: jax.tree.map(lambda path: groups.get(path, "frozen"), leaf_names(tree))
         named = {f"group_{i}": chain for i, chain in enumerate(chains)}
         links = [optax.partition({**named, "frozen": optax.set_to_zero()}, labels)]
     if clip_norm is not None:
-        trained = jax.tree.map(lambda path: path in groups, leaf_names(params))
-        links.insert(0, optax.masked(clip_by_global_norm(clip_norm), trained))
+        clip = clip_by_global_norm(clip_norm)
+        links.insert(0, clip if everything else optax.masked(clip, trained))
     tx = optax.chain(*links) if len(links) > 1 else links[0]
     return OptaxOptimizer(tx, _fill(tx.init(params), state, mapping), rates)
 

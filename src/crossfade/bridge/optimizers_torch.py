@@ -13,7 +13,6 @@ from .transfer import numpy_to_tensor, tensor_to_numpy
 
 Parameters = nn.Module | Named[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
 
-
 HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
     "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
     "Adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
@@ -75,7 +74,7 @@ class OptimizerState:
     def at_step(self, step: int) -> "OptimizerState":
         """The same state with every moving parameter's count set."""
         count = {"step": np.asarray(step, np.float32)}
-        return replace(self, moments={n: s | count if n in self.trained else s for n, s in self.moments.items()})
+        return replace(self, moments=self.moments | {name: self.moments[name] | count for name in self.trained})
 
 
 def read_torch(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> OptimizerState:
@@ -144,7 +143,9 @@ def _names(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> di
 def _plain(key: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor) or (isinstance(value, tuple) and any(map(torch.is_tensor, value))):
         raise NoCounterpart(f"{key} is a tensor, which optax would take as a constant; give torch a Python float.")
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: dict) -> dict[str, np.ndarray]:

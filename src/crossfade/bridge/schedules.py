@@ -42,8 +42,6 @@ def to_schedule(
 
 def advance(scheduler: LRScheduler, epochs: int) -> None:
     """Steps a torch scheduler over `epochs` scheduler steps whose updates were made elsewhere."""
-    if epochs < 0:
-        raise UsageError(f"expected an optax state no older than torch's; it is {-epochs} scheduler steps behind.")
     if epochs:
         vars(scheduler.optimizer)["_opt_called"] = True  # else torch warns that the scheduler runs ahead
     for _ in range(epochs):
