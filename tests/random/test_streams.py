@@ -1,5 +1,8 @@
 """Every function of crossfade.random gives what jax.random gives, from any key, in both twins."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import numpy as np
 import pytest
@@ -21,6 +24,12 @@ examples = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # `side` and `x64` hold nothing between examples
 )
 pytestmark = pytest.mark.usefixtures("x64")
+
+
+@functools.cache
+def between(name: str, shape: tuple[int, ...], dtype: str) -> Callable:
+    """JAX's draw between two bounds that are arguments, compiled once."""
+    return jax.jit(lambda key, low, high: getattr(jax.random, name)(key, shape, minval=low, maxval=high, dtype=dtype))
 
 
 def keys_of(seed: int, batch: tuple[int, ...]) -> np.ndarray:
@@ -70,9 +79,9 @@ def test_floats_equal_jax(side, name, seed, batch, shape, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("bounds", [(-2.0, 3.0), (1e-12, 0.7), (-1e6, 1e-3), (5.0, 5.0), (0.1, 0.3), (1000.0, 1000.5)])
 def test_bounded_uniforms_equal_jax(side, dtype, bounds):
-    key = random_numpy.key(11)
-    wanted = reference("uniform", (4096,), dtype, *bounds)(key)
-    assert_same(side.uniform(key, (4096,), minval=bounds[0], maxval=bounds[1], dtype=dtype), wanted)
+    wanted = between("uniform", (4096,), dtype)(jax.random.key(11), *bounds)
+    got = side.uniform(random_numpy.key(11), (4096,), minval=bounds[0], maxval=bounds[1], dtype=dtype)
+    assert_same(got, np.asarray(wanted))
 
 
 def test_uniform_bounds_may_be_arrays(side):
@@ -86,9 +95,9 @@ RANGES = [(0, 10), (-5, 5), (3, 3), (7, 2), (-(2**31), 2**31), (0, 2**40), (-(2*
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_randint_equals_jax(side, dtype):
-    draw = jax.jit(lambda k, low, high: jax.random.randint(k, (50,), low, high, dtype))
+    draw = between("randint", (50,), dtype)
     for seed, (low, high) in enumerate(RANGES):
-        wanted = draw(jax.random.key(seed), np.int64(low), np.int64(high))
+        wanted = draw(jax.random.key(seed), low, high)
         got = side.randint(random_numpy.key(seed), (50,), low, high, dtype=dtype)
         assert got.dtype == dtype
         assert_same(got, np.asarray(wanted))
@@ -117,7 +126,7 @@ TIES = Frozen(np.random.default_rng(1).normal(size=(2**16, 6)).astype(np.float32
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("axis, shape", [(-1, None), (0, None), (1, (5, 2, 4)), (-2, (2, 4))])
+@pytest.mark.parametrize("axis, shape", [(-1, None), (0, None), (-2, (5, 2, 4))])
 def test_categorical_equals_jax(side, dtype, axis, shape):
     for batch in ((), (2, 2)):
         keys = keys_of(9, batch)
@@ -193,14 +202,14 @@ def test_weighted_choice_of_many_equals_jax(side):
 
 
 def test_the_equality_table(side):
-    """Prints (with -s) how close each float function is to JAX, jitted and not, over 2**17 draws."""
+    """Prints (with -s) how close each float function is to JAX, jitted and not, over 4 x 2**15 draws."""
     rows = []
     for name in FLOATS:
         for dtype in ("float32", "float64"):
-            key = random_numpy.key(17)
-            got = getattr(side, name)(key, (2**17,), dtype=dtype)
+            keys = keys_of(17, (4,))
+            got = getattr(side, name)(keys, (2**15,), dtype=dtype)
             for jitted in (False, True):
-                wanted = reference(name, (2**17,), dtype, jitted=jitted)(key)
+                wanted = reference(name, (2**15,), dtype, jitted=jitted)(keys)
                 apart = ulps(got, wanted)
                 relative = np.abs(got - wanted) / np.abs(np.where(wanted == 0, 1, wanted))
                 rows.append((name, dtype, side.name, jitted, (apart == 0).mean(), apart.max(), relative.max()))
