@@ -1,0 +1,90 @@
+"""Sampling compiled: the policy and the environment in one program. On the host, host.py does the same.
+
+Three samplers, one result: `sample` runs every step there may be; `sample_until_done` stops with the last trajectory,
+which pays where trajectories are shorter than the longest one possible; `sample_table` looks the logits up in a table
+of all states, which pays where there are fewer states than visits.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ...envs.base_jax import Env, State
+from .acting_jax import act, choose
+from .batch import Noise, Trajectories
+from .policy_jax import Policy
+
+Step = Callable[[State, tuple[Array, Array]], tuple[State, Array]]
+
+
+def sample(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: float) -> Trajectories:
+    """Trajectories from the source, as many steps as there is noise for."""
+    start = env.reset(noise.explore.shape[1:])
+    advance = _advance(policy, env, epsilon, temperature)
+
+    def step(state: State, draws: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
+        after, action = advance(state, draws)
+        return after, (state.x, action)
+
+    end, (x, action) = jax.lax.scan(step, start, (noise.gumbel, noise.explore))
+    return _trajectories(env, jnp.concatenate([x, end.x[None]]), action)
+
+
+def sample_until_done(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: float) -> Trajectories:
+    """The same trajectories as `sample`, computed no further than the last stop. Not for reverse differentiation."""
+    steps, batch = noise.explore.shape
+    start = env.reset((batch,))
+    advance = _advance(policy, env, epsilon, temperature)
+
+    def step(carry):
+        t, state, x, action = carry
+        after, chosen = advance(state, (noise.gumbel[t], noise.explore[t]))
+        return t + 1, after, x.at[t].set(state.x), action.at[t].set(chosen)
+
+    def running(carry):
+        t, state, _, _ = carry
+        return (t < steps) & ~state.done.all()
+
+    x = jnp.zeros((steps + 1, *start.x.shape), start.x.dtype)
+    action = jnp.full((steps, batch), env.n_actions - 1)
+    t, end, x, action = jax.lax.while_loop(running, step, (0, start, x, action))
+    walked = (jnp.arange(steps + 1) < t)[:, None, None]
+    return _trajectories(env, jnp.where(walked, x, end.x[None]), action)
+
+
+def sample_table(
+    logits: Float[Array, "states actions"], env: Env, noise: Noise, epsilon: float, temperature: float
+) -> Trajectories:
+    """The same trajectories as `sample` of the policy whose logits are given for every state, by `env.index`."""
+    states = env.state(jnp.arange(env.n_states))
+    mask = env.forward_mask(states)
+    start = env.reset(noise.explore.shape[1:])
+
+    def step(state: State, draws: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
+        index = env.index(state)
+        action = choose(logits[index], mask[index], *draws, epsilon, temperature)
+        action = jnp.where(state.done, env.n_actions - 1, action)
+        return env.step(state, action), (state.x, action)
+
+    end, (x, action) = jax.lax.scan(step, start, (noise.gumbel, noise.explore))
+    return _trajectories(env, jnp.concatenate([x, end.x[None]]), action)
+
+
+def _advance(policy: Policy, env: Env, epsilon: float, temperature: float) -> Step:
+    """One step of every trajectory: the state after, and the action; a trajectory that is done says stop."""
+
+    def advance(state: State, draws: tuple[Array, Array]) -> tuple[State, Array]:
+        action = act(policy, env.observe(state), env.forward_mask(state), *draws, epsilon, temperature)
+        action = jnp.where(state.done, env.n_actions - 1, action)
+        return env.step(state, action), action
+
+    return advance
+
+
+def _trajectories(env: Env, x: Int[Array, "states batch d"], action: Int[Array, "steps batch"]) -> Trajectories:
+    """What follows from objects and actions: a transition is valid unless the one before it was stop."""
+    before = State(x[:-1], jnp.zeros(action.shape, bool))
+    valid = jnp.concatenate([jnp.ones((1, action.shape[1]), bool), action[:-1] != env.n_actions - 1])
+    return Trajectories(x, action, env.parent_of(before, action), valid)
