@@ -32,6 +32,7 @@ WORDS = {
         {"length": 3, "letters": "abc", "order": "free"},
     ],
     "ising": [{"side": 2, "coupling": 0.3, "field": 0.1}, {"side": 5}],
+    "bayesnet": [{"n_nodes": 3}, {"n_nodes": 4, "score": "linear_gaussian"}, {"n_nodes": 7, "n_samples": 20}],
 }
 
 CASES = [params_class(name)(**words) for name in ENVS for words in WORDS[name]]

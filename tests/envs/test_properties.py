@@ -203,7 +203,9 @@ def test_bad_input_is_refused_in_words(build, message):
 def test_params_and_numpy_twins_import_no_framework():
     code = (
         "import sys; from crossfade.envs.registry import ENVS, make, params_class\n"
-        "for name in ENVS: make(params_class(name)(), 'numpy').log_reward(make(params_class(name)(), 'numpy').reset())\n"
+        "for name in ENVS:\n"
+        "    env = make(params_class(name)(), 'numpy')\n"
+        "    env.log_reward(env.reset())\n"
         "assert not {'torch', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

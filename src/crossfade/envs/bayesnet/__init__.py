@@ -1,0 +1,1 @@
+"""Structures of Bayesian networks, built edge by edge and scored on data."""
