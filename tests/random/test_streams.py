@@ -140,7 +140,7 @@ def test_a_quarter_million_categorical_draws_near_ties_equal_jax(side):
     assert_same(side.categorical(keys, TIES), reference("categorical", TIES)(keys))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 33, 2000, 3000])  # 2 and 3 rounds of sorting
+@pytest.mark.parametrize("n", [0, 1, 33, 2000])  # 0, 1 and 2 rounds of sorting
 def test_permutation_of_a_range_equals_jax(side, n):
     key = random_numpy.key(n)
     assert_same(side.permutation(key, n), reference("permutation", n)(key))

@@ -12,7 +12,7 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 CHUNK = 1 << 15  # words per pass: four such arrays stay in a core's L2 cache; 2**20 at once is 1.5x slower
 
-_LEFT = {r: np.array(r, np.uint32) for group in ROTATIONS for r in group}  # arrays: a Python int costs 0.5 us more
+_LEFT = {r: np.array(r, np.uint32) for group in ROTATIONS for r in group}  # arrays: a Python int costs 0.3 us more
 _RIGHT = {r: np.array(32 - r, np.uint32) for group in ROTATIONS for r in group}
 
 

@@ -42,7 +42,7 @@ def cast(x: Any, dtype: Any) -> Any:
 def _elementwise(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """Call `function(xp, x)` on flat pieces that fit in cache; float32 tensors on the CPU lend NumPy their memory.
 
-    NumPy has a fraction of torch's cost per operation, and there are over a hundred. Float64 stays in torch, which can
+    NumPy has a fraction of torch's cost per operation, and there are 80 to 240. Float64 stays in torch, which can
     call libm's log in a loop; NumPy reaches it only through Python (its own float64 log is another on AVX-512).
     """
 
