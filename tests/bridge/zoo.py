@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from bridge import zoo_equinox, zoo_haiku, zoo_linen, zoo_nnx, zoo_torch
 from flax import nnx
 from torch import nn
+
+from bridge import zoo_equinox, zoo_haiku, zoo_linen, zoo_nnx, zoo_torch
 
 LIBRARIES = ("equinox", "nnx", "linen", "haiku")
 

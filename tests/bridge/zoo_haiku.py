@@ -20,7 +20,10 @@ def shuffled(x):
 def actor_critic(x):
     h = relu(hk.Linear(6)(x))
     value = hk.Linear(2)(h)
-    return {"value": value, "policy": hk.Linear(2)(h) * jnp.exp(hk.get_parameter("log_std", (2,), init=jnp.zeros))[None]}
+    return {
+        "value": value,
+        "policy": hk.Linear(2)(h) * jnp.exp(hk.get_parameter("log_std", (2,), init=jnp.zeros))[None],
+    }
 
 
 def layernorm(x):

@@ -4,6 +4,7 @@ A guess costs nothing when both sides use the array in the same way, so that the
 costs more when only the shapes fit. Guesses are never trusted: the search keeps those that give the right numbers.
 """
 
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -38,74 +39,68 @@ class Item:
     optional: bool = False  # a buffer, which JAX may hold as a constant
 
 
-def single_item(
-    name: str,
-    shapes: dict[str, Shape],
-    leaves: dict[str, Shape],
-    uses: tuple[dict[str, Use], dict[str, Use]],
-    flattened: set[Shape],
-) -> Item:
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the arrays of both sides before any is paired."""
+
+    shapes: dict[str, Shape]  # torch
+    leaves: dict[str, Shape]  # JAX, those still free
+    torch_uses: dict[str, Use]
+    jax_uses: dict[str, Use]
+    flattened: set[Shape]  # shapes that torch flattened on the way
+
+
+def single_item(name: str, facts: Facts) -> Item:
     """One torch array and every leaf whose shape it can take."""
     found = []
-    for path, shape in leaves.items():
-        for ops, cost in arrangements(shapes[name], shape, uses[0].get(name), uses[1].get(path), flattened):
+    for path, shape in facts.leaves.items():
+        uses = facts.torch_uses.get(name), facts.jax_uses.get(path)
+        for ops, cost in arrangements(facts.shapes[name], shape, *uses, facts.flattened):
             found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost))
     return Item((name,), found)
 
 
-def stacked_items(
-    names: set[str],
-    shapes: dict[str, Shape],
-    leaves: dict[str, Shape],
-    uses: tuple[dict[str, Use], dict[str, Use]],
-    flattened: set[Shape],
-) -> list[Item]:
+def stacked_items(names: set[str], facts: Facts) -> list[Item]:
     """Lists of equal torch modules whose arrays JAX holds stacked along a leading axis."""
     items: list[Item] = []
     taken: set[str] = set()
-    for members in _siblings({n: shapes[n] for n in shapes if n in names}):
+    for members in _siblings({n: shape for n, shape in facts.shapes.items() if n in names}):
         if any(m & taken for m in map(set, members)):
             continue
-        alone = any(not single_item(n, shapes, leaves, uses, flattened).candidates for n in members[0])
-        group = [_stack(group, shapes, leaves, uses, flattened) for group in zip(*members, strict=True)]
-        if alone and all(item.candidates for item in group):
+        lonely = any(not single_item(n, facts).candidates for n in members[0])
+        group = [_stack(group, facts) for group in zip(*members, strict=True)]
+        if lonely and all(item.candidates for item in group):
             items += group
             taken.update(n for m in members for n in m)
     return items
 
 
-def _stack(group: tuple[str, ...], shapes, leaves, uses, flattened) -> Item:
+def _stack(group: tuple[str, ...], facts: Facts) -> Item:
     found = []
-    for path, shape in leaves.items():
-        if len(shape) and shape[0] == len(group):
-            inner = _without_batch(uses[1].get(path))
-            for ops, cost in arrangements(shapes[group[0]], shape[1:], uses[0].get(group[0]), inner, flattened):
+    for path, shape in facts.leaves.items():
+        if shape and shape[0] == len(group):
+            uses = facts.torch_uses.get(group[0]), _without_batch(facts.jax_uses.get(path))
+            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts.flattened):
                 rule = Rule(each(*ops), stack()) if ops else Rule(stack())
                 found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
     return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
 
 
-def unstacked_items(
-    names: set[str],
-    shapes: dict[str, Shape],
-    leaves: dict[str, Shape],
-    uses: tuple[dict[str, Use], dict[str, Use]],
-    flattened: set[Shape],
-) -> list[Item]:
+def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
     """Torch arrays with a leading ensemble axis that JAX holds as a list of equal modules."""
     items = []
-    groups = [group for members in _siblings(leaves) for group in zip(*members, strict=True)]
-    for name in sorted(names, key=list(shapes).index):
-        if single_item(name, shapes, leaves, uses, flattened).candidates or not shapes[name]:
+    groups = [group for members in _siblings(facts.leaves) for group in zip(*members, strict=True)]
+    for name, shape in facts.shapes.items():
+        if name not in names or not shape or single_item(name, facts).candidates:
             continue
         found = []
         for group in groups:
-            if len(group) == shapes[name][0]:
-                use, inner = _without_batch(uses[0].get(name)), uses[1].get(group[0])
-                for ops, cost in arrangements(shapes[name][1:], leaves[group[0]], use, inner, flattened):
+            if len(group) == shape[0]:
+                uses = _without_batch(facts.torch_uses.get(name)), facts.jax_uses.get(group[0])
+                for ops, cost in arrangements(shape[1:], facts.leaves[group[0]], *uses, facts.flattened):
                     rule = Rule(unstack(), each(*ops)) if ops else Rule(unstack())
                     found.append(Candidate((Entry((name,), group, rule, "dataflow"),), cost))
-        items.append(Item((name,), found, f"{shapes[name][0]} leaves, one for each row"))
+        items.append(Item((name,), found, f"{shape[0]} leaves, one for each row"))
     return [item for item in items if item.candidates]
 
 
@@ -136,16 +131,16 @@ def arrangements(
     long = lambda shape: [n for n in shape if n != 1]
     if sorted(long(torch_shape)) != sorted(long(jax_shape)):
         return []
-    same_kind = torch_use is not None and jax_use is not None and torch_use.kind == jax_use.kind
-    if same_kind and len(torch_shape) == len(jax_shape):
+    if torch_use is None or jax_use is None or torch_use.kind != jax_use.kind:
+        return [(ops, 2) for ops in _by_shape(torch_shape, jax_shape)]
+    if len(torch_shape) == len(jax_shape):
         order = _by_role(torch_use.axes, jax_use.axes, len(jax_shape))
         if order is not None:
             if tuple(torch_shape[i] for i in order) != jax_shape:
                 return []
             plain = [((permute(*order),) if order != tuple(range(len(order))) else (), 0)]
             return plain + _unflatten(torch_shape, order, torch_use.axes["in"], flattened)
-    cost = 1 if same_kind else 2
-    return [(ops, cost) for ops in _by_shape(torch_shape, jax_shape)]
+    return [(ops, 1) for ops in _by_shape(torch_shape, jax_shape)]
 
 
 def _by_role(torch_axes: dict[str, int], jax_axes: dict[str, int], ndim: int) -> tuple[int, ...] | None:
@@ -176,7 +171,7 @@ def _unflatten(torch_shape: Shape, order: Shape, inner: int, flattened: set[Shap
     found = []
     size = torch_shape[inner]
     for image in sorted({shape[-n:] for shape in flattened for n in (2, 3) if len(shape) > n}):
-        if _product(image) != size or sum(n > 1 for n in image) < 2:
+        if math.prod(image) != size or sum(n > 1 for n in image) < 2:
             continue
         opened = torch_shape[:inner] + image + torch_shape[inner + 1 :]
         axes = range(inner, inner + len(image))
@@ -188,10 +183,3 @@ def _unflatten(torch_shape: Shape, order: Shape, inner: int, flattened: set[Shap
             ops = (reshape(torch_shape, opened), permute(*turn), reshape(turned, torch_shape))
             found.append((ops + ((permute(*order),) if order != tuple(range(len(order))) else ()), 1))
     return found
-
-
-def _product(shape: Shape) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size

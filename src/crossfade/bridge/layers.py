@@ -120,7 +120,7 @@ REFUSED = {
         "flax.nnx.GRUCell has no bias inside the reset gate's product, where torch has the last third of bias_hh"
     ),
     frozenset({"w_i", "w_h", "b"}): (
-        "haiku.GRU applies the reset gate before the matrix product and has one bias, torch applies it after and has two"
+        "haiku.GRU applies the reset gate before the matrix product, with one bias; torch after it, with two"
     ),
 }
 
@@ -151,10 +151,10 @@ def cell_items(module: nn.Module, shapes: dict[str, Shape], leaves: dict[str, Sh
             continue
         for prefix, group in groups.items():
             if cell.kind == "GRU" and (why := REFUSED.get(frozenset(group))):
+                ours, theirs = ", ".join(cell.names.values()), ", ".join(prefix + rest for rest in group)
                 raise NoCounterpart(
-                    f"{', '.join(cell.names.values())} cannot go to {', '.join(prefix + rest for rest in group)}: {why}. "
-                    f"Use a cell with torch's parameters in JAX: crossfade.nn.GRUCell, equinox.nn.GRUCell or "
-                    f"flax.linen.GRUCell."
+                    f"{ours} cannot go to {theirs}: {why}. Use a cell that holds torch's parameters: "
+                    f"crossfade.nn.GRUCell, equinox.nn.GRUCell or flax.linen.GRUCell."
                 )
     return items
 

@@ -7,6 +7,10 @@ the rest of the arrays, and the way back:
     NNX       module
     linen     (module, variables)
     Haiku     (transformed, params)         or (transformed_with_state, (params, state))
+
+Equinox and Haiku keep batch statistics as sums that still have to be divided by a count of steps; torch keeps plain
+averages. `JaxModel.complete` gives the equal model whose sums are plain averages, as after very many steps: that is
+the only form in which statistics cross, and from which training goes on as torch would.
 """
 
 import inspect
@@ -16,9 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ..errors import UsageError
+
+MANY = 2**30  # steps after which a running average has forgotten its start, with room to count on in 32 bits
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class JaxModel:
     build: Callable[[PyTree, PyTree], Any]
     call: Callable[[Any, Any], Any]  # (model, x) -> y, as this library's users write it for a batch
     inference: Callable[[Any], Any] = lambda model: model  # the model with dropout off and running statistics in use
+    complete: Callable[[Any], Any] = lambda model: model  # the model with running averages that need no correction
 
     def leaves(self) -> dict[str, jax.Array]:
         """Every array by its dotted path, parameters first."""
@@ -95,7 +103,24 @@ def _equinox(model: Any) -> JaxModel | None:
     def inference(model):
         return (eqx.nn.inference_mode(model[0]), model[1]) if stateful else eqx.nn.inference_mode(model)
 
-    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call, inference)
+    def complete(model):
+        if not stateful:
+            return model
+        module, state = model
+        state = jax.tree.map(lambda leaf: leaf, state)  # `State.set` uses up the object it is called on
+        norms = jax.tree.leaves(module, is_leaf=lambda node: isinstance(node, eqx.nn.BatchNorm))
+        for norm in (node for node in norms if isinstance(node, eqx.nn.BatchNorm)):
+            if norm.ema_first_time_index is not None:
+                state = state.set(norm.ema_first_time_index, jnp.array(False))
+            if norm.batch_counter is not None and norm.batch_state_index is not None:
+                count = state.get(norm.batch_counter)
+                share = jnp.where(count == 0, 1.0, 1 - norm.momentum**count)
+                averages = tuple((sums / share).astype(sums.dtype) for sums in state.get(norm.batch_state_index))
+                state = state.set(norm.batch_state_index, averages)
+                state = state.set(norm.batch_counter, jnp.full_like(count, MANY))
+        return module, state
+
+    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call, inference, complete)
 
 
 def _nnx(model: Any) -> JaxModel | None:
@@ -152,4 +177,15 @@ def _haiku(model: Any) -> JaxModel | None:
         out = transformed.apply(*(arrays if stateful else (arrays,)), *rng, *(x if isinstance(x, tuple) else (x,)))
         return out[0] if stateful else out
 
-    return JaxModel("haiku", params, {"state": state}, build, call)
+    def complete(model):
+        if not stateful:
+            return model
+        transformed, (params, state) = model
+        whole = lambda part: (
+            {"average": part["average"], "hidden": part["average"], "counter": jnp.full_like(part["counter"], MANY)}
+            if part.keys() == {"average", "hidden", "counter"}
+            else part
+        )
+        return transformed, (params, {name: whole(part) for name, part in state.items()})
+
+    return JaxModel("haiku", params, {"state": state}, build, call, complete=complete)

@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping as Named
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from ..errors import MappingError, nearest
+from ..errors import MappingError, UsageError, nearest
 from .libraries import JaxModel, open_model
 from .rules import Rule
 from .transfer import numpy_to_jax, numpy_to_tensor, tensor_to_numpy
+
+if TYPE_CHECKING:
+    from .proof import Verification
 
 SCHEMA = 1
 
@@ -98,7 +101,7 @@ class Mapping:
 
     def to_jax(self, state_dict: Named[str, Any], like: Any = None) -> Any:
         """The JAX model (of the same kind as the one matched) holding the weights of a torch `state_dict`."""
-        state_dict = {_strip(name): value for name, value in state_dict.items()}
+        state_dict = {self._plain(name): value for name, value in state_dict.items()}
         self._check(state_dict)
         arrays = {
             n: tensor_to_numpy(t) if isinstance(t, torch.Tensor) else np.asarray(t) for n, t in state_dict.items()
@@ -111,15 +114,20 @@ class Mapping:
                 )
         leaves = self.leaves_to_jax({n: a for n, a in arrays.items() if n not in self.tied})
         model = self.opened if like is None else open_model(like)
-        return model.replace({path: numpy_to_jax(array, path) for path, array in leaves.items()})
+        return model.complete(model.replace({path: numpy_to_jax(array, path) for path, array in leaves.items()}))
 
     def to_torch(self, jax_model: Any) -> dict[str, torch.Tensor]:
         """The torch `state_dict` (private copies) of a JAX model of the matched kind."""
-        leaves = {p: np.asarray(a) for p, a in open_model(jax_model).leaves().items() if p not in self.jax_only}
+        opened = open_model(open_model(jax_model).complete(jax_model))
+        leaves = {p: np.asarray(a) for p, a in opened.leaves().items() if p not in self.jax_only}
         named = {n: numpy_to_tensor(a) for n, a in self.leaves_to_torch(leaves).items()}
         named |= {n: numpy_to_tensor(a) for n, a in self.torch_only.items()}
         named |= {alias: named[name] for alias, name in self.tied.items()}
         return {n: named[n] for n in self.shapes}
+
+    def _plain(self, name: str) -> str:
+        """The name as the plain module has it, without the prefixes of DDP and `torch.compile`."""
+        return name if name in self.shapes else name.replace("_orig_mod.", "").removeprefix("module.")
 
     def _check(self, state_dict: Named[str, Any]) -> None:
         optional = set(self.tied) | set(self.torch_only)
@@ -144,12 +152,45 @@ class Mapping:
     # Telling and keeping
 
     def explain(self) -> str:
-        """One line per entry: both sides, the rule and how it was found."""
-        lines = [str(entry) for entry in self.entries]
-        lines += [f"{alias} -> tied to {name}" for alias, name in self.tied.items()]
-        lines += [f"{name} -> (torch only, kept)" for name in self.torch_only]
-        lines += [f"(JAX only, kept) <- {path}" for path in self.jax_only]
-        return "\n".join(lines)
+        """A table: both sides with their shapes, the rule and how the pair was found."""
+        leaves = {path: np.shape(leaf) for path, leaf in self.opened.leaves().items()}
+        rows = [("torch", "JAX", "rule", "found by")]
+        for entry in self.entries:
+            ours = " + ".join(f"{n} {_shape(self.shapes[n])}" for n in entry.torch)
+            theirs = " + ".join(f"{p} {_shape(leaves[p])}" for p in entry.jax)
+            notes = [", lossy"] * entry.rule.lossy + [", not proved by the example"] * self._is_unproved(entry)
+            rows.append((ours, theirs, repr(entry.rule), entry.reason + "".join(notes)))
+        rows += [
+            (f"{alias} {_shape(self.shapes[alias])}", "", f"tied to {name}", "") for alias, name in self.tied.items()
+        ]
+        rows += [(f"{name} {_shape(self.shapes[name])}", "", "torch only, kept", "") for name in self.torch_only]
+        rows += [("", f"{path} {_shape(leaves[path])}", "JAX only, kept", "") for path in self.jax_only]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _is_unproved(self, entry: Entry) -> bool:
+        return not set(entry.torch).isdisjoint(self.unproved)
+
+    def verify(
+        self,
+        torch_module: torch.nn.Module | None = None,
+        example: Any = None,
+        *,
+        jax_example: Any = None,
+        jax_apply: Any = None,
+    ) -> "Verification":
+        """Proves the mapping again: one to one, bit-equal round trip, equal outputs in float64 with random weights.
+
+        What `match` was given is remembered; a mapping that was loaded needs the module and the example.
+        """
+        from .proof import verify
+
+        if torch_module is not None:
+            return verify(self, torch_module, example, jax_example, jax_apply)
+        if self.origin is None:
+            raise UsageError("this mapping was not made by match in this process: call verify(torch_module, example).")
+        return verify(self, *self.origin)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the JAX model, as plain JSON values."""
@@ -160,6 +201,7 @@ class Mapping:
             "tied": self.tied,
             "torch_only": {n: [a.dtype.name, a.tolist()] for n, a in self.torch_only.items()},
             "jax_only": list(self.jax_only),
+            "unproved": list(self.unproved),
         }
 
     @classmethod
@@ -174,6 +216,7 @@ class Mapping:
             tied=dict(data["tied"]),
             torch_only={n: np.asarray(value, dtype) for n, (dtype, value) in data["torch_only"].items()},
             jax_only=tuple(data["jax_only"]),
+            unproved=tuple(data["unproved"]),
         )
 
     def save(self, path: str | Path) -> None:
@@ -189,6 +232,5 @@ class Mapping:
         return cls.from_json(json.loads(Path(path).read_text()), jax_model)
 
 
-def _strip(name: str) -> str:
-    """Names as the plain module has them, without the prefixes of DDP and `torch.compile`."""
-    return name.replace("_orig_mod.", "").removeprefix("module.")
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"

@@ -1,19 +1,20 @@
 """`match`: the correspondence between a torch module and a JAX model, found from what both compute, and proved."""
 
 from collections.abc import Mapping as Named
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, nearest
-from .candidates import Candidate, Item, Shape, single_item, stacked_items, unstacked_items
+from .candidates import Candidate, Facts, Item, Shape, single_item, stacked_items, unstacked_items
 from .layers import cell_items
+from .libraries import named_leaves
 from .mapping import Entry, Mapping
-from .outputs import difference
-from .pair import Pair, random_weights
+from .pair import Pair
+from .proof import guard
 from .rules import Rule
-from .search import Search, leaves_of, likeness
+from .search import Search, likeness
 from .transfer import tensor_to_numpy
 
 Override = str | tuple[str, ...] | tuple[str | tuple[str, ...], Rule]
@@ -46,7 +47,7 @@ def match(
         settled = search.best if entries is None else entries
         idle = _idle(pair, items, settled, shapes)
         _refuse(pair, (*settled, *idle), shapes, search, entries is not None)
-        unproved = _guard(pair, (*settled, *idle))
+        unproved = guard(pair, (*settled, *idle))
     used = {path for entry in (*settled, *idle) for path in entry.jax}
     held = {name for entry in (*settled, *idle) for name in entry.torch}
     order = {name: at for at, name in enumerate(pair.shapes)}
@@ -64,62 +65,59 @@ def match(
 
 def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[Item]]:
     """What the overrides settle, and an item for everything else."""
-    uses = (pair.trace.uses, pair.jax.uses)
-    fixed: list[Entry] = []
-    chosen: list[Item] = []
-    for names, target in overrides.items():
-        item = _override(pair, leaves, (names,) if isinstance(names, str) else names, target)
-        if len(item.candidates) == 1:
-            fixed += item.candidates[0].entries
-        else:
-            chosen.append(item)
-    taken = {path for e in fixed for path in e.jax} | {p for i in chosen for c in i.candidates for p in c.leaves}
-    rest = {path: shape for path, shape in leaves.items() if path not in taken}
-    names = {n for n in pair.tensors if pair.tensors[n].is_floating_point()}
-    names -= {n for e in fixed for n in e.torch} | {n for i in chosen for n in i.names}
-    items = chosen + [item for item in cell_items(pair.module, pair.shapes, rest) if names >= set(item.names)]
-    names -= {n for item in items for n in item.names}
+    facts = Facts(pair.shapes, leaves, pair.trace.uses, pair.jax.uses, pair.trace.flattened)
+    chosen = [_override(pair, facts, names, target) for names, target in overrides.items()]
+    fixed = tuple(entry for item in chosen if len(item.candidates) == 1 for entry in item.candidates[0].entries)
+    items = [item for item in chosen if len(item.candidates) > 1]
+
+    taken = {path for item in chosen for candidate in item.candidates for path in candidate.leaves}
+    facts = replace(facts, leaves={path: shape for path, shape in leaves.items() if path not in taken})
+    names = {name for name, tensor in pair.tensors.items() if tensor.is_floating_point()}
+    names -= {name for item in chosen for name in item.names}
+    items += [item for item in cell_items(pair.module, pair.shapes, facts.leaves) if names >= set(item.names)]
     for make in (stacked_items, unstacked_items):
-        items += make(names, pair.shapes, rest, uses, pair.trace.flattened)
-        names -= {n for item in items for n in item.names}
-    for name in pair.shapes:
-        if name in names:
-            item = single_item(name, pair.shapes, rest, uses, pair.trace.flattened)
-            item.optional = name in pair.buffers
-            items.append(item)
-    return tuple(fixed), items
+        names -= {name for item in items for name in item.names}
+        items += make(names, facts)
+    names -= {name for item in items for name in item.names}
+    for name in (name for name in pair.shapes if name in names):
+        item = single_item(name, facts)
+        item.optional = name in pair.buffers
+        items.append(item)
+    return fixed, items
 
 
-def _override(pair: Pair, leaves: dict[str, Shape], names: tuple[str, ...], target: Override) -> Item:
-    ruled = isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], Rule)
-    paths = target[0] if ruled else target
-    paths = (paths,) if isinstance(paths, str) else paths
-    for given, known, side in ((names, pair.tensors, "torch module"), (paths, leaves, "JAX model")):
+def _override(pair: Pair, facts: Facts, names: str | tuple[str, ...], target: Override) -> Item:
+    """The item of one override: a single candidate, or the several layouts one leaf can have."""
+    rule: Rule | None = None
+    paths: Any = target
+    if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], Rule):
+        paths, rule = target[0], target[1]
+    names, paths = ((given,) if isinstance(given, str) else tuple(given) for given in (names, paths))
+    for given, known, side in ((names, pair.tensors, "torch module"), (paths, facts.leaves, "JAX model")):
         for name in given:
             if name not in known:
                 raise UsageError(
                     f"overrides: the {side} has no array {name!r}.{nearest(name, known)} It has: {', '.join(known)}"
                 )
-    if ruled:
-        return Item(names, [Candidate((Entry(names, paths, target[1], "override"),), 0)])
+    if rule is not None:
+        return Item(names, [Candidate((Entry(names, paths, rule, "override"),), 0)])
     if len(names) != 1 or len(paths) != 1:
         raise UsageError(
             f"overrides: {names} -> {paths} puts several arrays together, so it needs a rule: "
             f"{names!r}: ({paths!r}, Rule(...))"
         )
-    uses = (pair.trace.uses, pair.jax.uses)
-    item = single_item(names[0], pair.shapes, {paths[0]: leaves[paths[0]]}, uses, pair.trace.flattened)
+    item = single_item(names[0], replace(facts, leaves={paths[0]: facts.leaves[paths[0]]}))
     if not item.candidates:
         raise UsageError(
-            f"overrides: {names[0]} {pair.shapes[names[0]]} cannot take the shape of {paths[0]} {leaves[paths[0]]} by "
-            f"reordering axes. Give the rule: {names[0]!r}: ({paths[0]!r}, Rule(...))"
+            f"overrides: {names[0]} {facts.shapes[names[0]]} cannot take the shape of {paths[0]} "
+            f"{facts.leaves[paths[0]]} by reordering axes. Give the rule: {names[0]!r}: ({paths[0]!r}, Rule(...))"
         )
     item.candidates = [Candidate(tuple(_because(e, "override") for e in c.entries), c.cost) for c in item.candidates]
     return item
 
 
 def _because(entry: Entry, reason: str) -> Entry:
-    return Entry(entry.torch, entry.jax, entry.rule, reason)
+    return replace(entry, reason=reason)
 
 
 def _idle(pair: Pair, items: list[Item], entries: tuple[Entry, ...], leaves: dict[str, Shape]) -> tuple[Entry, ...]:
@@ -152,8 +150,8 @@ def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], se
     used = {path for entry in entries for path in entry.jax}
     held = {name for entry in entries for name in entry.torch}
     torch_left = [n for n in pair.shapes if n in pair.parameters and n not in held]
-    trainable = {p for p in leaves if p in _parameter_paths(pair)}
-    jax_left = [p for p in leaves if p not in used and (p in trainable)]
+    trainable = named_leaves(pair.opened.params)
+    jax_left = [p for p in leaves if p in trainable and p not in used]
     if proved and not torch_left and not jax_left:
         return
     lines = [f"the torch {type(pair.module).__name__} and the {pair.opened.library} model could not be matched."]
@@ -177,43 +175,17 @@ def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], se
             f"{point.value.shape}, is nowhere in the JAX model. If the pairs above are right, look there: epsilon, "
             f"activation, padding, the order of layers, the layout of the input (jax_example)."
         )
-    lines.append("  To decide pairs by hand, pass and correct:\n    overrides={")
+    lines += ["  To decide pairs by hand, pass these and correct them:", "    overrides={"]
     for name in torch_left:
-        guess = sorted(jax_left or leaves, key=lambda path, name=name: -likeness(name, path))
-        fits = [p for p in guess if sorted(leaves[p]) == sorted(pair.shapes[name])]
-        lines.append(f"        {name!r}: {(fits or guess)[0]!r},")
+        fits = [p for p in jax_left if sorted(leaves[p]) == sorted(pair.shapes[name])]
+        guess = max(fits, key=lambda path, name=name: likeness(name, path), default=None)
+        lines.append(f"        {name!r}: {repr(guess) if guess else '(<JAX paths>, Rule(...))'},")
     if not torch_left:
         lines += [f"        {e.torch[0]!r}: {e.jax[0]!r}," for e in entries if len(e.torch) == len(e.jax) == 1]
     lines.append("    }")
     raise MappingError("\n".join(lines))
 
 
-def _parameter_paths(pair: Pair) -> set[str]:
-    from .libraries import named_leaves
-
-    return set(named_leaves(pair.opened.params))
-
-
 def _shaped(entry: Entry, pair: Pair, leaves: dict[str, Shape]) -> str:
     ours = " + ".join(f"{n} {pair.shapes[n]}" for n in entry.torch)
     return f"{ours} -> {' + '.join(f'{p} {leaves[p]}' for p in entry.jax)}  [{entry.rule!r}; {entry.reason}]"
-
-
-def _guard(pair: Pair, entries: tuple[Entry, ...]) -> tuple[str, ...]:
-    """Changes each entry's arrays in turn: both outputs must follow alike. Returns the names that change nothing."""
-    rng = np.random.default_rng(1)
-    base = leaves_of(entries, pair.weights)
-    unproved: list[str] = []
-    for entry in entries:
-        changed = {n: random_weights(rng, pair.shapes[n]) for n in entry.torch}
-        ours = pair.run_torch(changed)
-        theirs, _ = pair.run_jax(base | leaves_of((entry,), changed))
-        gap = pair.difference(ours, theirs)
-        if gap > pair.tolerance:
-            raise MappingError(
-                f"{entry}: outputs agreed, but after a change of these parameters they differ by {gap:.2e} "
-                f"(allowed {pair.tolerance:.0e}); the two models use them differently."
-            )
-        if difference(pair.trace.outputs, ours) <= pair.tolerance:
-            unproved += entry.torch
-    return tuple(unproved)

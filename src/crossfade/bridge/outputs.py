@@ -1,6 +1,7 @@
 """A model's outputs as named arrays, and how far two sets of them are apart."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -45,19 +46,19 @@ def difference(
     output may have torch's second axis last.
     """
     if len(torch_side) != len(jax_side):
-        return np.inf
+        return math.inf
     gaps = []
     for ours, theirs in zip(torch_side.values(), jax_side.values(), strict=True):
         layouts = [ours, np.moveaxis(ours, 1, -1)] if channels_last and ours.ndim > 2 else [ours]
         gaps.append(min(_distance(layout.squeeze(), theirs.squeeze()) for layout in layouts))
-    return max(gaps, default=np.inf)
+    return max(gaps, default=math.inf)
 
 
 def _distance(ours: np.ndarray, theirs: np.ndarray) -> float:
     if ours.shape != theirs.shape:
-        return np.inf
+        return math.inf
     if not ours.size:
         return 0.0
-    scale = max(float(np.abs(ours).max()), np.finfo(np.float32).tiny)
+    scale = max(float(np.abs(ours).max()), float(np.finfo(np.float32).tiny))
     gap = float(np.abs(ours.astype(np.float64) - theirs).max()) / scale
-    return gap if np.isfinite(gap) else np.inf
+    return gap if math.isfinite(gap) else math.inf

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_map_only
 
 from .dataflow_jax import JaxTrace, trace_jax
 from .dataflow_torch import TorchTrace, trace_torch
@@ -31,7 +32,8 @@ class Pair:
 
     def __init__(self, module: nn.Module, jax_model: Any, example: Any, jax_example: Any = None, jax_apply: Any = None):
         self.module = unwrap(module)
-        self.opened = open_model(jax_model)
+        opened = open_model(jax_model)
+        self.opened = open_model(opened.complete(jax_model))
         self.apply: Callable[[Any, Any], Any] = jax_apply or self.opened.call
         self.example = example if isinstance(example, tuple) else (example,)
         self.jax_example = example if jax_example is None else jax_example
@@ -167,7 +169,7 @@ def _to_jax(leaf: Any) -> Any:
 
 def _tensors(value: Any, dtype: torch.dtype) -> Any:
     move = lambda t: t.detach().cpu().to(dtype) if t.is_floating_point() else t.detach().cpu().clone()
-    return torch.utils._pytree.tree_map_only(torch.Tensor, move, value)
+    return tree_map_only(torch.Tensor, move, value)
 
 
 @contextmanager

@@ -222,6 +222,5 @@ def shift(start: int, stop: int, amount: float) -> Op:
 
 
 OPS: dict[str, Callable[..., Op]] = {
-    op.__name__: op
-    for op in (permute, reshape, flip, take, stack, unstack, concat, split, each, add, fold, shift)
+    op.__name__: op for op in (permute, reshape, flip, take, stack, unstack, concat, split, each, add, fold, shift)
 }

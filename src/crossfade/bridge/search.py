@@ -8,7 +8,7 @@ final outputs, by going back.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -18,83 +18,97 @@ from .dataflow_torch import Point
 from .mapping import Entry
 from .pair import Pair
 
+Stage = tuple[list[Item], np.ndarray]  # what is settled together, and the value that shows whether it is right
 
-@dataclass
+CHOICES = 2000  # combinations looked at in one stage, the likeliest ones
+
+
 class Search:
-    """State of one search; `solve` returns the entries, or None with the best attempt in `best`."""
+    """A walk through the choices; `solve` returns the entries, or None and leaves the best attempt in `best`."""
 
-    pair: Pair
-    items: list[Item]
-    fixed: tuple[Entry, ...]  # overrides
-    budget: int = 0
-    best: tuple[Entry, ...] = ()
-    gap: float = np.inf
-    _stages: list[tuple[list[Item], np.ndarray]] = field(default_factory=list)
+    def __init__(self, pair: Pair, items: list[Item], fixed: tuple[Entry, ...]):
+        self.pair = pair
+        self.items = items
+        self.fixed = fixed  # overrides
+        self.stages = list(_stages(pair.trace.points, items))
+        self.order = {path: at for at, path in enumerate(pair.jax.uses)}
+        self.best, self.shown, self.gap = fixed, -1, np.inf
 
     def solve(self) -> tuple[Entry, ...] | None:
-        self._stages = list(_stages(self.pair.trace.points, self.items))
-        self.order = {path: at for at, path in enumerate(self.pair.jax.uses)}
-        self.best = self.fixed
-        self.budget = 500 + 50 * len(self._stages)
-        return self._settle(0, self.fixed)
-
-    def _settle(self, stage: int, entries: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        """Settles the items of this stage and all later ones, given the entries so far."""
-        if stage == len(self._stages):
-            gap = self.pair.gap(self.leaves(entries))
-            if len(entries) >= len(self.best) or gap < self.gap:
-                self.best, self.gap = entries, gap
-            return entries if gap <= self.pair.tolerance else None
-        if len(entries) > len(self.best):
-            self.best = entries
-        items, value = self._stages[stage]
-        choices = self._choices(items, entries)
-        right = (c for c in choices if self._appears(value, (*entries, *c)))
-        seen = False
-        for choice in right:
-            seen = True
-            if (found := self._settle(stage + 1, (*entries, *choice))) is not None or self.budget <= 0:
-                return found
-        if not seen:  # the value cannot be seen (inside a scan, say): leave the decision to the outputs
-            for choice in choices:
-                found = self._settle(stage + 1, (*entries, *choice))
-                if found is not None or self.budget <= 0:
-                    return found
+        """Goes forward through the stages, and back where the outputs do not agree in the end."""
+        runs = 500 + 50 * len(self.stages)  # each of them one run of the JAX model
+        start = [(self.fixed, 0)]
+        trail: list[Iterator[tuple[tuple[Entry, ...], int]]] = [iter(start)]
+        self.runs = 0
+        while trail and self.runs < runs:
+            entries, shown = next(trail[-1], (None, 0))
+            if entries is None:
+                trail.pop()
+                continue
+            finished = len(trail) > len(self.stages)
+            gap = self.pair.gap(self.leaves(entries)) if finished else np.inf
+            if (shown, -gap) > (self.shown, -self.gap):
+                self.best, self.shown, self.gap = entries, shown, gap
+            if gap <= self.pair.tolerance:
+                return entries
+            if not finished:
+                trail.append(self._settle(*self.stages[len(trail) - 1], entries, shown))
         return None
 
+    def _settle(
+        self, items: list[Item], value: np.ndarray, entries: tuple[Entry, ...], shown: int
+    ) -> Iterator[tuple[tuple[Entry, ...], int]]:
+        """The entries with this stage's items added, in every way that shows the right value."""
+        choices = self._choices(items, entries)
+        seen = False
+        for choice in choices:
+            self.runs += 1
+            _, values = self.pair.run_jax(self.leaves((*entries, *choice)))
+            if appears(value, values, self.pair.tolerance):
+                seen = True
+                yield (*entries, *choice), shown + 1
+        if not seen:  # the value is out of sight (inside a scan, say): leave the decision to the outputs
+            for choice in choices:
+                self.runs += 1
+                yield (*entries, *choice), shown
+
     def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[tuple[Entry, ...]]:
-        """Every way to settle the items with free leaves, the likeliest first."""
+        """The ways to settle the items with free leaves, the likeliest first."""
         taken = {path for entry in entries for path in entry.jax}
         home = {_parent(name): _parent(e.jax[0]) for e in entries for name in e.torch}
-        free = [[c for c in item.candidates if not c.leaves & taken] for item in items]
-        for item, candidates in zip(items, free, strict=True):
-            if item.optional or not candidates:
-                candidates.append(Candidate((), cost=9))
 
-        def unlikely(choice: tuple[Candidate, ...]) -> tuple:
+        def unlikely(*choice: Candidate) -> tuple:
             pairs = [(e.torch[0], e.jax[0]) for c in choice for e in c.entries]
             away = sum(home.get(_parent(name), _parent(path)) != _parent(path) for name, path in pairs)
             alike = sum(likeness(name, path) for name, path in pairs)
             return sum(c.cost for c in choice), away, -alike, [self.order.get(p, len(self.order)) for _, p in pairs]
 
-        fits = (
-            c for c in product(*free) if len(frozenset().union(*(x.leaves for x in c))) == sum(len(x.leaves) for x in c)
+        kept = int(CHOICES ** (1 / len(items)))
+        options = []
+        for item in items:
+            free = sorted((c for c in item.candidates if not c.leaves & taken), key=unlikely)[:kept]
+            options.append(free + [Candidate((), cost=9)] * (item.optional or not free))
+        apart = lambda choice: (
+            len(frozenset[str]().union(*(c.leaves for c in choice))) == sum(len(c.leaves) for c in choice)
         )
-        return [tuple(e for c in choice for e in c.entries) for choice in sorted(fits, key=unlikely)]
+        fitting = sorted(filter(apart, product(*options)), key=lambda choice: unlikely(*choice))
+        return [tuple(entry for candidate in choice for entry in candidate.entries) for choice in fitting]
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the pair's random weights."""
         return leaves_of(entries, self.pair.weights)
 
-    def _appears(self, value: np.ndarray, entries: tuple[Entry, ...]) -> bool:
-        self.budget -= 1
-        return appears(value, self.pair.run_jax(self.leaves(entries))[1], self.pair.tolerance)
-
     def first_difference(self) -> Point | None:
         """The first value of torch that JAX does not compute under the best attempt."""
-        values = self.pair.run_jax(self.leaves(self.best))[1]
+        _, values = self.pair.run_jax(self.leaves(self.best))
         missing = (p for p in self.pair.trace.points if not appears(p.value, values, self.pair.tolerance))
         return next(missing, None)
+
+
+def _apart(choice: tuple[Candidate, ...]) -> bool:
+    """Whether no two candidates want the same leaf."""
+    leaves = [path for candidate in choice for path in candidate.leaves]
+    return len(leaves) == len(set(leaves))
 
 
 def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -105,7 +119,7 @@ def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dic
     return leaves
 
 
-def _stages(points: list[Point], items: list[Item]) -> Iterator[tuple[list[Item], np.ndarray]]:
+def _stages(points: list[Point], items: list[Item]) -> Iterator[Stage]:
     """For each point the items first used there. The members of an ensemble are one stage: their values together."""
     owner = {name: item for item in items for name in item.names}
     settled: set[str] = set()
@@ -143,8 +157,12 @@ def _moments(value: np.ndarray) -> np.ndarray:
 
 def likeness(name: str, path: str) -> int:
     """How many words two names share."""
-    words = lambda text: set(re.findall(r"[a-z]+|[0-9]+", text.lower()))
-    return len(words(name) & words(path))
+    return len(_words(name) & _words(path))
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z]+|[0-9]+", text.lower()))
 
 
 def _parent(name: str) -> str:

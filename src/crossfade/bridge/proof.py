@@ -1,0 +1,93 @@
+"""Proof that a mapping is right: the guard `match` ends with, and `Mapping.verify`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import MappingError
+from .libraries import named_leaves, open_model
+from .mapping import Entry, Mapping
+from .pair import Pair, random_weights
+from .search import leaves_of
+from .transfer import tensor_to_numpy
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `Mapping.verify` found; `ok` when all of it holds."""
+
+    bijective: bool  # every parameter of both sides is in exactly one entry
+    round_trip: bool  # torch -> JAX -> torch gives the same bits; JAX -> torch -> JAX where a rule is lossy
+    forward: float  # largest relative difference of the outputs, float64, random weights
+    allowed: float
+    unproved: tuple[str, ...]  # parameters on which the outputs do not depend
+
+    @property
+    def ok(self) -> bool:
+        return self.bijective and self.round_trip and self.forward <= self.allowed
+
+    def __str__(self) -> str:
+        word = lambda good: "yes" if good else "NO"
+        agree = self.forward <= self.allowed
+        lines = [
+            f"one to one                 {word(self.bijective)}",
+            f"round trip bit-equal       {word(self.round_trip)}",
+            f"outputs agree              {word(agree)}, {self.forward:.0e} of {self.allowed:.0e} relative",
+        ]
+        lines += [f"not proved by the example  {name}" for name in self.unproved]
+        return "\n".join(lines)
+
+
+def verify(
+    mapping: Mapping, torch_module: torch.nn.Module, example: Any, jax_example: Any = None, jax_apply: Any = None
+) -> Verification:
+    """Checks the mapping against the models it is for."""
+    with Pair(torch_module, mapping.jax_model, example, jax_example, jax_apply) as pair:
+        gap = pair.gap(leaves_of(mapping.entries, pair.weights))
+        unproved = guard(pair, mapping.entries) if gap <= pair.tolerance else ()
+    names = [name for entry in mapping.entries for name in entry.torch]
+    paths = [path for entry in mapping.entries for path in entry.jax]
+    once = len(names) == len(set(names)) and len(paths) == len(set(paths))
+    whole = pair.parameters <= set(names) and named_leaves(pair.opened.params).keys() <= set(paths)
+    state = {name: t for name, t in pair.module.state_dict().items() if isinstance(t, torch.Tensor)}
+    return Verification(once and whole, _round_trip(mapping, state), gap, pair.tolerance, unproved)
+
+
+def _round_trip(mapping: Mapping, state: dict[str, torch.Tensor]) -> bool:
+    model = mapping.to_jax(state)
+    back = mapping.to_torch(model)
+    exact = [name for entry in mapping.entries if not entry.rule.lossy for name in entry.torch]
+    if any(tensor_to_numpy(state[name]).tobytes() != tensor_to_numpy(back[name]).tobytes() for name in exact):
+        return False
+    leaves, again = (open_model(m).leaves() for m in (model, mapping.to_jax(back)))
+    return all(
+        np.allclose(leaves[path], again[path], rtol=0, atol=1e-6)  # an added constant rounds
+        for entry in mapping.entries
+        if entry.rule.lossy
+        for path in entry.jax
+    )
+
+
+def guard(pair: Pair, entries: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Changes each entry's arrays in turn: both outputs must follow alike. Returns the names that change nothing.
+
+    Without this, a parameter the example never reaches would count as proved.
+    """
+    rng = np.random.default_rng(1)
+    base = leaves_of(entries, pair.weights)
+    unproved: list[str] = []
+    for entry in entries:
+        changed = {name: random_weights(rng, pair.shapes[name]) for name in entry.torch}
+        ours = pair.run_torch(changed)
+        theirs, _ = pair.run_jax(base | leaves_of((entry,), changed))
+        gap = pair.difference(ours, theirs)
+        if gap > pair.tolerance:
+            raise MappingError(
+                f"{entry}: the outputs agreed, but after a change of these parameters they differ by {gap:.1e} "
+                f"(allowed {pair.tolerance:.0e}): the two models use them differently."
+            )
+        if pair.difference(ours, pair.trace.outputs) <= pair.tolerance:
+            unproved += entry.torch
+    return tuple(unproved)
