@@ -58,18 +58,22 @@ def sample_table(
     logits: Float[Array, "states actions"], env: Env, noise: Noise, epsilon: float, temperature: float
 ) -> Trajectories:
     """The same trajectories as `sample` of the policy whose logits are given for every state, by `env.index`."""
-    states = env.state(jnp.arange(env.n_states))
+    n_states, n_actions = logits.shape
+    states = env.state(jnp.arange(n_states))
     mask = env.forward_mask(states)
+    every = jnp.broadcast_to(jnp.arange(n_actions), logits.shape)
+    here = State(jnp.repeat(states.x[:, None], n_actions, axis=1), jnp.zeros(logits.shape, bool))
+    child = env.index(env.step(here, every))
     start = env.reset(noise.explore.shape[1:])
 
-    def step(state: State, draws: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
-        index = env.index(state)
+    def step(carry: tuple[Array, Array], draws: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        index, done = carry
         action = choose(logits[index], mask[index], *draws, epsilon, temperature)
-        action = jnp.where(state.done, env.n_actions - 1, action)
-        return env.step(state, action), (state.x, action)
+        action = jnp.where(done, n_actions - 1, action)
+        return (child[index, action], action == n_actions - 1), (index, action)
 
-    end, (x, action) = jax.lax.scan(step, start, (noise.gumbel, noise.explore))
-    return _trajectories(env, jnp.concatenate([x, end.x[None]]), action)
+    end, (index, action) = jax.lax.scan(step, (env.index(start), start.done), (noise.gumbel, noise.explore), unroll=2)
+    return _trajectories(env, env.state(jnp.concatenate([index, end[0][None]])).x, action)
 
 
 def _advance(policy: Policy, env: Env, epsilon: float, temperature: float) -> Step:
