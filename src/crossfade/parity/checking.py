@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
 
 from ..bridge.mapping import Mapping
 from ..errors import NoCounterpart, UsageError, nearest
@@ -28,14 +27,17 @@ from .verdict import (
 )
 from .weights import jax_names
 
-RELATIVE = {  # what float64 may differ by, as a share of a leaf's scale
+# What float64 may differ by, as a share of a leaf's scale. Clean ports measure 1e-15 and mostly stay below 1e-12; but
+# a variance computed as E[x^2] - E[x]^2 of inputs with mean 1000 and deviation 1 is right, and 1e-10 away from one
+# computed with more care. A value that passed through float32 is 1e-8 away.
+RELATIVE = {
     "map": 0.0,
-    "forward": 1e-12,
-    "loss": 1e-12,
+    "forward": 1e-10,
+    "loss": 1e-10,
     "grad": 1e-10,
     "update": 1e-10,
     "updates": 1e-9,
-    "env": 1e-12,
+    "env": 1e-10,
     "rollout": 1e-9,
 }
 AMPLIFIED = 1e-6  # of the largest weight: what an update may differ by where the gradient is rounding alone
@@ -45,14 +47,14 @@ CHAOS = 1e-2  # float32 noise above this share of a quantity says nothing about 
 def check(
     twin: Twin,
     levels: str | Sequence[str] = "all",
-    dtype: Literal["both", "float64", "float32"] = "both",
+    dtype: str = "both",
     steps: tuple[int, ...] = (1, 10, 100),
 ) -> Report:
     """Proves that the halves of a twin are the same system, as far up as asked.
 
-    `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. Float64
-    decides; float32 is held to its measured noise. `steps` are the numbers of updates after which the level `updates`
-    compares. The report stops at the first level that fails.
+    `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. `dtype`:
+    "both", "float64" or "float32"; float64 decides, float32 is held to its measured noise. `steps` are the numbers of
+    updates after which the level `updates` compares. The report stops at the first level that fails.
     """
     if dtype not in ("both", "float64", "float32"):
         raise UsageError(f"expected dtype 'both', 'float64' or 'float32', got {dtype!r}.")
@@ -171,7 +173,7 @@ class _Climb:
         except Exception as error:
             if "float32" not in self.runs:
                 raise
-            where = " ".join(getattr(error, "__notes__", ()))
+            where = error.__notes__[-1]  # written by Levels
             self._note(
                 f"{level}: float64 could not run, so float32 is judged by an estimated noise floor, which proves less. "
                 f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({where})"

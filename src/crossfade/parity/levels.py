@@ -5,6 +5,7 @@ the JAX side (a weight by a thousandth of its scale; for an environment the acti
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -33,9 +34,11 @@ class Levels:
         """What the torch half and the JAX half give."""
         with precision(self.dtype):
             if level == "map":
-                return self._map(self.weights)
+                with self._blaming("mapping", level):
+                    return self._map(self.weights)
             if level == "env":
-                return step_both(self.twin, self.dtype, self._actions, self._actions)
+                with self._blaming("environments", level):
+                    return step_both(self.twin, self.dtype, self._actions, self._actions)
             first = self._call("torch", level, self.weights)
             return first, self._call("jax", level, self.weights)
 
@@ -84,10 +87,16 @@ class Levels:
 
     def _call(self, side: str, level: str, weights: Weights) -> Quantities:
         extra = (self.steps,) if level == "updates" else ()
-        try:
+        with self._blaming(f"{side} half", level):
             return getattr(getattr(self, side), level)(weights, *extra)
+
+    @contextmanager
+    def _blaming(self, part: str, level: str) -> Iterator[None]:
+        """Says in the note of an error which part of the twin raised it."""
+        try:
+            yield
         except Exception as error:
-            error.add_note(f"raised by the {side} half of {self.twin.name!r} at level {level}, in {self.dtype}")
+            error.add_note(f"raised by the {part} of {self.twin.name!r} at level {level}, in {self.dtype}")
             raise
 
     def _map(self, weights: Weights) -> tuple[Quantities, Quantities]:

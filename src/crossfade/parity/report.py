@@ -71,8 +71,12 @@ class Finding:
                 return f"{self.level}: {d.torch}"
             case "missing" | "shape" | "dtype":
                 words = {"missing": "only one half has it", "shape": "the shapes differ", "dtype": "the types differ"}
-                leak = " A result below float64 in a float64 run is a float32 leak." if d.kind == "dtype" else ""
-                return f"{self.level}: {where}: {words[d.kind]}: torch {d.torch}, JAX {d.jax}.{leak}"
+                text = f"{self.level}: {where}: {words[d.kind]}: torch {d.torch}, JAX {d.jax}."
+                if d.kind == "dtype":
+                    text += (
+                        " Less than float64 in a float64 run is a float32 leak; if it is meant, use dtype='float32'."
+                    )
+                return text
         element = f"[{', '.join(map(str, d.index))}]" if d.index else ""
         text = (
             f"{self.level}: {where}, element {element or 'itself'}: torch {d.torch}, JAX {d.jax}; "

@@ -8,7 +8,7 @@ from ..errors import UsageError
 
 LEVELS = ("map", "forward", "loss", "grad", "update", "updates", "env", "rollout")
 
-Pair = tuple[Any, Any]  # (torch half, JAX half)
+Pair = tuple[Any, ...]  # (torch half, JAX half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Twin:
         for name in ("forward", "loss", "update", "env", "rollout"):
             pair = getattr(self, name)
             if pair is not None and (not isinstance(pair, tuple) or len(pair) != 2):
-                raise UsageError(f"{name}: expected a pair (torch half, JAX half), got {type(pair).__name__}.")
+                raise UsageError(f"{name}: expected a pair (torch half, JAX half), got {pair!r}.")
         if (self.torch is None) != (self.jax is None):
             missing = "jax" if self.jax is None else "torch"
             raise UsageError(f"expected both models or neither; {missing}= is missing.")

@@ -33,13 +33,13 @@ class PolicyValue(eqx.Module):
     ) -> tuple[Float[Array, " action"], Float[Array, " action"], Float[Array, ""]]:
         h = jnp.tanh(self.norm(self.fc1(obs)))
         h = jnp.tanh(self.fc2(h))
-        return self.mean(h), self.log_std, self.value(h)
+        return self.mean(h), jnp.exp(self.log_std), self.value(h)
 
 
 def ppo_loss(net: PolicyValue, batch: dict[str, Array]) -> tuple[Float[Array, ""], dict[str, Array]]:
     """The clipped surrogate, a squared value error and an entropy bonus (Schulman et al., 2017)."""
-    mean, log_std, value = jax.vmap(net)(batch["obs"])
-    log_prob = norm.logpdf(batch["action"], mean, jnp.exp(log_std)).sum(-1)
+    mean, std, value = jax.vmap(net)(batch["obs"])
+    log_prob = norm.logpdf(batch["action"], mean, std).sum(-1)
     ratio = jnp.exp(log_prob - batch["log_prob"])
 
     advantage = batch["advantage"]
@@ -48,6 +48,6 @@ def ppo_loss(net: PolicyValue, batch: dict[str, Array]) -> tuple[Float[Array, ""
 
     policy_loss = -surrogate.mean()
     value_loss = jnp.square(value - batch["value_target"]).mean()
-    entropy = (0.5 * jnp.log(2 * jnp.pi * jnp.e) + log_std).sum(-1).mean()
+    entropy = (0.5 * jnp.log(2 * jnp.pi * jnp.e) + jnp.log(std)).sum(-1).mean()
     loss = policy_loss + VALUE_COEF * value_loss - ENTROPY_COEF * entropy
     return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

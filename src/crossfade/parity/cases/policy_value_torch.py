@@ -25,13 +25,13 @@ class PolicyValue(nn.Module):
         h = torch.tanh(self.norm(self.fc1(obs)))
         h = torch.tanh(self.fc2(h))
         mean = self.mean(h)
-        return mean, self.log_std.expand_as(mean), self.value(h).squeeze(-1)
+        return mean, self.log_std.exp().expand_as(mean), self.value(h).squeeze(-1)
 
 
 def ppo_loss(net: PolicyValue, batch: dict[str, Tensor]) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
     """The clipped surrogate, a squared value error and an entropy bonus (Schulman et al., 2017)."""
-    mean, log_std, value = net(batch["obs"])
-    policy = torch.distributions.Normal(mean, log_std.exp())
+    mean, std, value = net(batch["obs"])
+    policy = torch.distributions.Normal(mean, std)
     ratio = torch.exp(policy.log_prob(batch["action"]).sum(-1) - batch["log_prob"])
 
     advantage = batch["advantage"]
