@@ -33,6 +33,7 @@ WORDS = {
     ],
     "ising": [{"side": 2, "coupling": 0.3, "field": 0.1}, {"side": 5}],
     "bayesnet": [{"n_nodes": 3}, {"n_nodes": 4, "score": "linear_gaussian"}, {"n_nodes": 7, "n_samples": 20}],
+    "phylo": [{"n_species": 4}, {"n_species": 5, "constant": 30.0, "n_sites": 12}, {"n_species": 9, "n_sites": 8}],
 }
 
 CASES = [params_class(name)(**words) for name in ENVS for words in WORDS[name]]

@@ -149,6 +149,7 @@ def ways_in_are_distinct(env, f):
 
 def rewards_and_observations_are_finite_and_tell_states_apart(env, f):
     assert np.isfinite(f["log_reward"]).all()
+    assert f["child"].x.dtype == f["parent"].x.dtype == np.int32
     assert f["observation"].shape == (len(f["log_reward"]), env.observation_dim)
     assert f["observation"].dtype == np.float32
     distinct = len(np.unique(f["states"].x, axis=0))

@@ -30,6 +30,7 @@ ENVS = {
     "sequence": Entry("fixed-length sequences over a landscape, synthetic or yours", "words", "sequence", "Sequence"),
     "ising": Entry("spins on a torus, set in any order", "words", "ising", "Ising"),
     "bayesnet": Entry("structures of Bayesian networks, scored on data", "bayesnet", "bayesnet", "BayesNet"),
+    "phylo": Entry("phylogenetic trees under parsimony", "phylo", "phylo", "Phylo"),
 }
 
 

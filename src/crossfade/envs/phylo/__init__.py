@@ -1,0 +1,1 @@
+"""Phylogenetic trees under parsimony, built by joining trees."""
