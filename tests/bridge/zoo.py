@@ -37,6 +37,7 @@ class Case:
     pairs: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: tuple[str, ...] = ()  # libraries whose layer cannot hold torch's parameters
     lossy: tuple[str, ...] = ()  # libraries that hold a sum of two torch arrays
+    single: tuple[str, ...] = ()  # libraries that compute in float32 whatever they are given
     rounds: tuple[str, ...] = ()  # libraries whose rule adds a constant, which rounds
 
     def torch(self, seed: int = 0) -> nn.Module:
@@ -186,7 +187,7 @@ _CASES = (
             haiku="noisy.weight_mu=~.b noisy.weight_sigma=~.a noisy.bias_sigma=~.c noisy.bias_mu=~.d",
         ),
     ),
-    Case("tied", zoo_torch.Tied, ((8,),), vocabulary=6),
+    Case("tied", zoo_torch.Tied, ((8,),), vocabulary=6, single=("nnx",)),
     Case("critics", zoo_torch.Critics, ((5, 3),)),
     Case("stacked_critics", zoo_torch.StackedCritics, ((5, 3),)),
     Case(

@@ -151,7 +151,7 @@ class Critic(nnx.Module):
 
 class Critics(nnx.Module):
     def __init__(self, rngs):
-        self.stacked = nnx.vmap(Critic)(rngs.fork(split=2))
+        self.stacked = nnx.vmap(Critic)(rngs.split(2))
 
     def __call__(self, x):
         return nnx.vmap(lambda critic, x: critic(x), in_axes=(0, None))(self.stacked, x)

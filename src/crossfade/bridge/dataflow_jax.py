@@ -26,7 +26,7 @@ class JaxTrace:
     """First uses in order, and the compiled model: `run(leaves)` -> outputs by name, intermediate values."""
 
     uses: dict[str, Use]
-    outputs: tuple[str, ...]
+    outputs: dict[str, tuple[int, ...]]  # their shapes
     evaluate: Callable[[dict[str, Any]], tuple[list, list]]
     single: bool  # some value was cast to 32 bits or fewer although everything given was float64
 
@@ -55,7 +55,8 @@ def trace_jax(function: Callable[[dict[str, Any]], Any], leaves: dict[str, Any])
         outputs = _evaluate(closed, [leaves[p] for p in paths], values)
         return outputs, values
 
-    return JaxTrace(uses, tuple(names), _compile(evaluate, leaves), _narrows(closed.jaxpr))
+    shapes = {name: v.aval.shape for name, v in zip(names, closed.jaxpr.outvars, strict=True)}
+    return JaxTrace(uses, shapes, _compile(evaluate, leaves), _narrows(closed.jaxpr))
 
 
 def _compile(function: Callable, leaves: dict[str, Any]) -> Callable:

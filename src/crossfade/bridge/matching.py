@@ -166,6 +166,9 @@ def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], se
             f"  {', '.join(torch_left or jax_left)} has nothing to go to: the {there} model lacks it. "
             f"Build the {here} layer without it, or the {there} layer with it."
         )
+        for alias, name in pair.tied.items():
+            if sorted(pair.shapes[alias]) in [sorted(leaves[path]) for path in jax_left]:
+                lines.append(f"  {alias} and {name} are one tensor in torch: make them one leaf in JAX as well.")
         raise NoCounterpart("\n".join(lines))
     if not torch_left and not proved:
         lines.append(f"  under this mapping the outputs differ by {search.gap:.2e} (allowed {pair.tolerance:.0e}).")

@@ -47,14 +47,32 @@ def difference(
     """
     if len(torch_side) != len(jax_side):
         return math.inf
-    gaps = []
-    for ours, theirs in zip(torch_side.values(), jax_side.values(), strict=True):
-        layouts = [ours, np.moveaxis(ours, 1, -1)] if channels_last and ours.ndim > 2 else [ours]
-        gaps.append(min(_distance(layout.squeeze(), theirs.squeeze()) for layout in layouts))
+    pairs = zip(torch_side.values(), jax_side.values(), strict=True)
+    gaps = (min(_distance(layout, theirs) for layout in _layouts(ours, channels_last)) for ours, theirs in pairs)
     return max(gaps, default=math.inf)
 
 
+def _layouts(ours: np.ndarray, channels_last: bool) -> list[np.ndarray]:
+    """The forms in which JAX may return an output."""
+    return [ours, np.moveaxis(ours, 1, -1)] if channels_last and ours.ndim > 2 else [ours]
+
+
+def check_shapes(
+    torch_side: dict[str, np.ndarray], jax_side: dict[str, tuple[int, ...]], channels_last: bool = False
+) -> None:
+    """Raises when two results cannot be the same thing, whatever the parameters."""
+    ours = [{layout.squeeze().shape for layout in _layouts(a, channels_last)} for a in torch_side.values()]
+    theirs = [tuple(n for n in shape if n != 1) for shape in jax_side.values()]
+    if len(ours) != len(theirs) or any(shape not in known for known, shape in zip(ours, theirs, strict=True)):
+        raise MappingError(
+            f"expected both models to return the same outputs; torch returns "
+            f"{[a.shape for a in torch_side.values()]}, JAX returns {list(jax_side.values())}. Return the same arrays in "
+            f"the same order from both, or pass jax_apply(model, x) that does."
+        )
+
+
 def _distance(ours: np.ndarray, theirs: np.ndarray) -> float:
+    ours, theirs = ours.squeeze(), theirs.squeeze()
     if ours.shape != theirs.shape:
         return math.inf
     if not ours.size:

@@ -21,10 +21,10 @@ from torch.utils._pytree import tree_map_only
 from .dataflow_jax import JaxTrace, trace_jax
 from .dataflow_torch import TorchTrace, trace_torch
 from .libraries import open_model
-from .outputs import difference, torch_outputs
+from .outputs import check_shapes, difference, torch_outputs
 from .transfer import tensor_to_numpy
 
-EXACT, SINGLE = 1e-9, 2e-4  # what two correct ports may differ by, relative, in float64 and in float32
+EXACT, SINGLE = 1e-9, 1e-4  # what two correct ports may differ by, relative, in float64 and in float32
 
 
 class Pair:
@@ -73,6 +73,7 @@ class Pair:
         with _running("the JAX model"):
             forward = lambda leaves: self.apply(self.opened.inference(self.opened.replace(leaves)), x)
             self.jax: JaxTrace = trace_jax(forward, self.floats)
+        check_shapes(self.trace.outputs, self.jax.outputs, self.channels_last)
         self.tolerance = SINGLE if self.jax.single or self.dtype == torch.float32 else EXACT
 
     def _trace_torch(self) -> TorchTrace:

@@ -195,7 +195,7 @@ def fold(size: int) -> Op:
     return Op(
         "fold",
         (size,),
-        lambda x: summed(x, 1),
+        lambda x: summed(x, 1.0),
         lambda y: parted(y, _xp(y[0]).zeros_like(y[0][:size])),
         lossy=True,
         gradient=(lambda x: summed(x, 0.5), lambda y: parted(y, y[0][:size])),
