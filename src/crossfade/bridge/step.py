@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -26,10 +27,10 @@ import torch
 from jaxtyping import PyTree
 from torch import nn
 
-from ..errors import MappingError, NoCounterpart, TransferError, UsageError
+from ..errors import MappingError, TransferError, UsageError
 from .mapping import Mapping
 from .optimizers_torch import OptimizerState, read_torch, slots, write_torch
-from .step_batch import Batch, stack, x64
+from .step_batch import Intake, Rates, stack
 from .step_memory import FixedMemory, FlatMemory, Watch
 from .step_program import Group, Program, State, idle
 from .step_proof import Row, prove
@@ -133,25 +134,22 @@ class Step:
         began = time.perf_counter()
         if self._closed:
             raise UsageError("the step is closed: torch has its parameters back. Open a new Step to go on in JAX.")
-        batch = Batch.open(tree)
-        live = self._live = self._live or self._open(kind, batch)
+        live = self._live = self._live or self._open(kind, tree)
         groups = [self.optimizer.param_groups[i] for i in live.indices]
-        constants = tuple([group[key] for group in groups for key in live.constants])
-        signature = (kind, batch.signature, constants, x64())
-        fresh = signature not in live.compiled
-        if fresh:
-            live.compiled[signature] = self._compile(kind, batch)
-        compiled, narrow = live.compiled[signature]
+        constants = [live.constants(group) for group in groups]
+        if constants != live.compiled_for:
+            self._compile(constants)
+        arrays = live.intake(tree)
         self._take_over()
-        rates = np.array([group["lr"] for group in groups], live.flats[0].dtype)
-        private = batch.private(narrow)
+        rates = live.rates([group["lr"] for group in groups])
 
         entered = time.perf_counter()
-        live.state, buffers, loss, info = compiled(live.state, live.fixed.arrays, rates, private)
+        live.state, buffers, loss, info = live.compiled[kind](live.state, live.fixed.arrays, rates, arrays)
         self._await(loss, entered)
         left = time.perf_counter()
 
-        live.fixed.arrays |= buffers
+        if buffers:
+            live.fixed.arrays.update(buffers)
         live.steps = [steps + updates for steps in live.steps]
         live.ahead += updates
         if not self.lazy:
@@ -159,7 +157,9 @@ class Step:
         result = torch.from_numpy(np.array(loss))
         if info is not None:
             result = (result, jax.tree.map(numpy_to_tensor, info))
-        stats = self.stats
+        stats, shapes = self.stats, (kind, *[array.shape for array in arrays])
+        fresh = shapes not in live.shapes
+        live.shapes.add(shapes)
         stats.calls += 1
         stats.updates += updates
         stats.compiles += fresh
@@ -171,7 +171,7 @@ class Step:
     def _await(self, loss: jax.Array, entered: float) -> None:
         """Waits for the program, so that errors surface here and a call takes the time it takes."""
         if self._quick and self._cpus > 1:
-            while not loss.is_ready() and time.perf_counter() - entered < SPIN_SECONDS:
+            while not loss.is_ready() and time.perf_counter() - entered < SPIN_SECONDS:  # pyright: ignore
                 pass
         loss.block_until_ready()
         self._quick = time.perf_counter() - entered < SPIN_SECONDS
@@ -185,6 +185,7 @@ class Step:
             return
         ahead, live.ahead = live.ahead, 0
         for memory, (flat, _) in zip(live.flats, live.state, strict=True):
+            memory.check_in_place()
             memory.write(np.asarray(flat))
         live.fixed.write(live.program.buffers)
         for norm in live.norms:
@@ -254,9 +255,9 @@ class Step:
 
     # Opening
 
-    def _open(self, kind: str, batch: Batch) -> "_Live":
-        first = batch.first() if kind == "epoch" else batch
-        example = first.private(first.narrowing())
+    def _open(self, kind: str, batch: PyTree) -> "_Live":
+        intake = Intake(batch)
+        example = intake.structure.unflatten([a[0] if kind == "epoch" else a for a in intake(batch)])
         optimizer = read_torch(self.optimizer, self.module)
         tensors = self._tensors()
         trained = {n: numpy_to_jax(tensor_to_numpy(tensors[n]), n) for n in optimizer.trained if n in tensors}
@@ -273,6 +274,9 @@ class Step:
         if self.verify and self.torch_loss is not None:
             self.proof = prove(program, self.module, self.optimizer, self.torch_loss, example)
 
+        # Schedulers look here before they complain that no step was made before theirs.
+        self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
+        names = [key for key in optimizer.groups[0] if key not in VARIABLE]
         return _Live(
             program=program,
             flats=[FlatMemory({n: tensors[n] for n in group.shapes}) for group in program.groups],
@@ -282,8 +286,10 @@ class Step:
             indices=[
                 i for i, g in enumerate(optimizer.groups) if any(set(g["names"]) & {*p.shapes} for p in program.groups)
             ],
-            constants=[key for key in optimizer.groups[0] if key not in VARIABLE],
-            example=first,
+            names=names,
+            constants=itemgetter(*names),
+            intake=intake,
+            rates=Rates(np.dtype(trained[next(iter(trained))].dtype)),
             norms=norms,
             handles=self._watch(),
         )
@@ -307,8 +313,6 @@ class Step:
             names = [n for n in group["names"] if n in optimizer.trained and n not in unused]
             if unmapped := [n for n in names if n not in tensors]:
                 raise MappingError(f"expected every trained parameter in the mapping, missing {', '.join(unmapped)}.")
-            if len(steps := {int(optimizer.moments[n]["step"]) for n in names}) > 1:
-                raise NoCounterpart(f"expected the parameters of a group at one step, got {sorted(steps)} in {names}.")
             if names:
                 groups.append(Group({n: tuple(tensors[n].shape) for n in names}, group))
         dtypes = {str(tensors[n].dtype) for group in groups for n in group.shapes}
@@ -345,25 +349,30 @@ class Step:
             self.optimizer.register_step_pre_hook(Watch(self._refuse_step)),
         ]
 
-    def _compile(self, kind: str, batch: Batch) -> tuple[Callable, list[str | None]]:
+    def _compile(self, constants: list[tuple]) -> None:
+        """Makes the compiled functions anew, with the hyper-parameters the optimiser's groups have now."""
         live = self._live
         assert live is not None
-        (batch.first() if kind == "epoch" else batch).check_like(live.example)
         program = live.program
-        current = [self.optimizer.param_groups[i] for i in live.indices]
-        if any(
-            slots(program.kind, g.hyper) != slots(program.kind, c) for g, c in zip(program.groups, current, strict=True)
-        ):
+        hypers = [
+            {**group.hyper, **dict(zip(live.names, values, strict=True))}
+            for group, values in zip(program.groups, constants, strict=True)
+        ]
+        if [slots(program.kind, hyper) for hyper in hypers] != [slots(program.kind, g.hyper) for g in program.groups]:
             raise UsageError(
                 "a hyper-parameter that adds or removes a moment (momentum, amsgrad, centered) was changed while the "
                 "step is open. Close the step, change it, and open a new one."
             )
-        groups = [
-            replace(g, hyper={**g.hyper, **{k: c[k] for k in live.constants}})
-            for g, c in zip(program.groups, current, strict=True)
-        ]
-        function = getattr(replace(program, groups=tuple(groups)), kind)
-        return jax.jit(function, donate_argnums=0), batch.narrowing()
+        live.program = program.with_hyper(hypers)
+        unflatten = live.intake.structure.unflatten
+        live.compiled = {
+            kind: jax.jit(
+                lambda state, fixed, rates, arrays, f=f: f(state, fixed, rates, unflatten(arrays)), donate_argnums=0
+            )
+            for kind, f in (("step", live.program.step), ("epoch", live.program.epoch))
+        }
+        live.compiled_for = constants
+        live.shapes = set()
 
 
 @dataclass
@@ -376,12 +385,16 @@ class _Live:
     state: State  # JAX's parameters and moments, by group
     steps: list[int]  # updates so far, by group, as torch counts them
     indices: list[int]  # the optimiser's groups that train something
-    constants: list[str]  # hyper-parameters compiled in
-    example: Batch
-    norms: list[Any]
-    handles: list[Any]
+    names: list[str]  # of the hyper-parameters compiled in
+    constants: Callable[[dict[str, Any]], tuple]  # their values in a group of the optimiser
+    intake: Intake
+    rates: Rates
+    norms: list[Any]  # layers that count their batches
+    handles: list[Any]  # of the hooks
     ahead: int = 0  # updates torch has not seen
-    compiled: dict[Any, tuple[Callable, list[str | None]]] = field(default_factory=dict)
+    compiled: dict[str, Callable] = field(default_factory=dict)  # "step" and "epoch"
+    compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
+    shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
 
 
 def _reject_hooks(module: nn.Module) -> None:

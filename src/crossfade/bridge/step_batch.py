@@ -3,72 +3,69 @@
 That is the safe way and the quick one: a device array made first, or DLPack, costs several times as much per array.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
+from jax.tree_util import tree_flatten
 from jaxtyping import PyTree
 
 from ..errors import TransferError, UsageError
 from .transfer import narrowed, tensor_to_numpy
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A batch opened for reading; nothing is copied until `private`."""
+class Intake:
+    """Takes batches like the first: structure and dtypes must stay, shapes may change.
 
-    views: list[Any]  # NumPy arrays, or JAX arrays, which nobody can overwrite
-    structure: Any
+    With JAX's 64-bit types off, 64-bit integers are held in 32 bits, checked each time; 64-bit floats are refused.
+    """
 
-    @classmethod
-    def open(cls, tree: PyTree) -> "Batch":
-        leaves, structure = jax.tree.flatten(tree)
-        return cls([_view(leaf) for leaf in leaves], structure)
+    def __init__(self, first: PyTree):
+        leaves, self.structure = tree_flatten(first)
+        paths = jax.tree_util.tree_flatten_with_path(first)[0]
+        self._names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+        views = [_view(leaf) for leaf in leaves]
+        self._dtypes = [view.dtype for view in views]
+        self._narrow = [_narrow(name, view) for name, view in zip(self._names, views, strict=True)]
+        self._as_it_is = not any(self._narrow)
 
-    @property
-    def signature(self) -> tuple:
-        """What a compiled function depends on."""
-        return self.structure, tuple([(view.shape, view.dtype) for view in self.views])
+    def __call__(self, batch: PyTree) -> list[Any]:
+        """The arrays of a batch as private copies; JAX arrays, which nobody can overwrite, come as they are."""
+        leaves, structure = tree_flatten(batch)
+        if structure != self.structure:
+            raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
+        views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
+        if [view.dtype for view in views] != self._dtypes:
+            self._refuse(views)
+        if self._as_it_is:
+            return [view.copy() if type(view) is np.ndarray else view for view in views]
+        return [
+            narrowed(view, name) if name else view.copy() if type(view) is np.ndarray else view
+            for view, name in zip(views, self._narrow, strict=True)
+        ]
 
-    def private(self, narrow: list[str | None]) -> PyTree:
-        """The tree of private copies; `narrow` is what `narrowing` said of this signature."""
-        pairs = zip(self.views, narrow, strict=True)
-        return self.structure.unflatten([view.copy() if name is None else narrowed(view, name) for view, name in pairs])
+    def _refuse(self, views: list[Any]) -> None:
+        for name, view, dtype in zip(self._names, views, self._dtypes, strict=True):
+            if view.dtype != dtype:
+                raise UsageError(f"{name}: expected {dtype}, as in the first batch, got {view.dtype}. Cast it.")
 
-    def first(self) -> "Batch":
-        """The first of several batches along the leading axis."""
-        return Batch([view[0] for view in self.views], self.structure)
 
-    def names(self) -> list[str]:
-        """The path of each array, for messages."""
-        paths, _ = jax.tree_util.tree_flatten_with_path(self.structure.unflatten(self.views))
-        return [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+class Rates:
+    """Learning rates as the compiled function takes them: from the host when new, resident once they stay."""
 
-    def narrowing(self) -> list[str | None]:
-        """For each array None, or its name when it holds 64-bit integers that JAX will hold in 32 bits.
+    def __init__(self, dtype: np.dtype):
+        self._dtype = dtype
+        self._values: list[Any] = []
+        self._array: Any = None
 
-        Integers are checked at each crossing. Floats never lose precision unasked.
-        """
-        narrow = []
-        for name, view in zip(self.names(), self.views, strict=True):
-            wide = isinstance(view, np.ndarray) and jax.dtypes.canonicalize_dtype(view.dtype) != view.dtype
-            if wide and view.dtype.kind not in "iu":
-                raise TransferError(
-                    f"{name}: expected at most 32-bit floats because JAX's 64-bit types are off, got {view.dtype}. "
-                    f"Cast it, or run inside `with jax.enable_x64(True):`."
-                )
-            narrow.append(name if wide else None)
-        return narrow
-
-    def check_like(self, other: "Batch") -> None:
-        """Shapes may change from call to call; structure and dtypes may not."""
-        if self.structure != other.structure:
-            raise UsageError(f"expected batches of structure {other.structure}, got {self.structure}.")
-        for name, view, expected in zip(self.names(), self.views, other.views, strict=True):
-            if view.dtype != expected.dtype:
-                raise UsageError(f"{name}: expected {expected.dtype} as in the first batch, got {view.dtype}. Cast it.")
+    def __call__(self, values: list[Any]) -> Any:
+        if values != self._values:
+            self._values, self._array = values, np.array(values, self._dtype)
+        elif type(self._array) is np.ndarray:
+            self._array = jnp.array(self._array)
+        return self._array
 
 
 def x64() -> bool:
@@ -78,20 +75,21 @@ def x64() -> bool:
 
 def stack(batches: list[PyTree]) -> PyTree:
     """Several batches of equal shapes as one, along a new leading axis."""
+    flat = [tree_flatten(batch) for batch in batches]
+    shapes = [(structure, [np.shape(leaf) for leaf in leaves]) for leaves, structure in flat]
+    if odd := [i for i, shape in enumerate(shapes) if shape != shapes[0]]:
+        raise UsageError(
+            f"expected batches of one structure and shape; number {odd[0]} has {shapes[odd[0]]} and number 0 has "
+            f"{shapes[0]}. Leave a short last batch to a call of step(batch)."
+        )
     if not batches:
         raise UsageError("expected at least one batch, got an empty list.")
-    opened = [Batch.open(batch) for batch in batches]
-    for i, batch in enumerate(opened):
-        if batch.signature != opened[0].signature:
-            raise UsageError(
-                f"expected batches of one structure, shape and dtype; number {i} has {batch.signature} and number 0 "
-                f"has {opened[0].signature}. Leave the short last batch to a call of step(batch)."
-            )
-    columns = zip(*(batch.views for batch in opened), strict=True)
-    return opened[0].structure.unflatten([np.stack([np.asarray(view) for view in column]) for column in columns])
+    columns = zip(*(leaves for leaves, _ in flat), strict=True)
+    return shapes[0][0].unflatten([np.stack([np.asarray(_view(leaf)) for leaf in column]) for column in columns])
 
 
 def _view(leaf: Any) -> Any:
+    """A NumPy or JAX array; nothing is copied if it can be helped."""
     if type(leaf) is np.ndarray or isinstance(leaf, jax.Array):
         return leaf
     if isinstance(leaf, torch.Tensor):
@@ -104,3 +102,15 @@ def _view(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return np.asarray(leaf)
     raise TransferError(f"expected tensors, arrays and numbers in a batch, got {type(leaf).__name__}.")
+
+
+def _narrow(name: str, view: Any) -> str | None:
+    """The name of an array of integers that must be narrowed, to report one that does not fit; None for the others."""
+    if isinstance(view, jax.Array) or jax.dtypes.canonicalize_dtype(view.dtype) == view.dtype:
+        return None
+    if view.dtype.kind not in "iu":
+        raise TransferError(
+            f"{name}: expected at most 32-bit floats because JAX's 64-bit types are off, got {view.dtype}. "
+            f"Cast it, or run inside `with jax.enable_x64(True):`."
+        )
+    return name

@@ -16,7 +16,7 @@ from .transfer import narrowed, numpy_to_jax, tensor_to_numpy
 class FlatMemory:
     """Parameters of one group as views of one flat tensor."""
 
-    def __init__(self, named: dict[str, torch.nn.Parameter]):
+    def __init__(self, named: dict[str, torch.Tensor]):
         self.named = named
         self.tensor = torch.cat([parameter.detach().reshape(-1) for parameter in named.values()])
         start = 0
@@ -25,29 +25,31 @@ class FlatMemory:
             start += parameter.numel()
         self.array = self.tensor.numpy()
         self.dtype = self.array.dtype
-        self._snapshot = self.array.copy()
-        self._bits = [a.view(f"u{self.dtype.itemsize}") for a in (self.array, self._snapshot)]
+        self._seen = bytearray(self.array)
         self._expected = [(parameter, parameter.data_ptr(), name) for name, parameter in named.items()]
 
     def changed(self) -> bool:
         """True when torch has written since the last `write` or `accept`."""
+        return self._seen != self.array  # a bytearray compares with any buffer, by memcmp
+
+    def check_in_place(self) -> None:
+        """The parameters must still be the views they were made."""
         for parameter, pointer, name in self._expected:
             if parameter.data_ptr() != pointer or not parameter.requires_grad:
                 raise UsageError(
                     f"{name}: expected the parameter the step was opened with; it was moved, cast, replaced or frozen "
                     f"meanwhile. Close the step before such a change, and open a new one after it."
                 )
-        return not (self._bits[0] == self._bits[1]).all()
 
     def accept(self) -> np.ndarray:
         """What torch holds now, remembered as seen."""
-        np.copyto(self._snapshot, self.array)
-        return self._snapshot.copy()
+        self._seen[:] = self.array.data.cast("B")
+        return self.array.copy()
 
     def write(self, values: np.ndarray) -> None:
         """Puts JAX's values in place. NumPy copies: torch's `copy_` would wake its thread pool beside XLA's."""
         np.copyto(self.array, values)
-        np.copyto(self._snapshot, values)
+        self._seen[:] = self.array.data.cast("B")
 
 
 class FixedMemory:

@@ -13,7 +13,7 @@ Two details decide the speed, both measured (docs/step_speed.md):
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
@@ -22,17 +22,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.extend.core import Literal
 from jaxtyping import Array, Float, PyTree
 
-from ..errors import UsageError
+from ..errors import NoCounterpart, UsageError
 from .libraries import JaxModel, open_model
 from .mapping import Mapping
 from .optimizers_torch import OptimizerState
 from .transforms import clip_by_global_norm, map_slots, read_slots, transformation
 
-Named = dict[str, Any]  # arrays by torch name
-State = tuple[tuple[Float[Array, " size"], PyTree], ...]  # (flat parameters, optax state) of each group
+Named = dict[str, Any]  # arrays by name
+State = tuple[tuple[Any, Named], ...]  # of each group: the flat parameters, and the flat moments by torch slot
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,13 @@ class Program:
         new = []
         for i, (group, grad, (flat, moments)) in enumerate(zip(self.groups, flats, state, strict=True)):
             chain = transformation(self.kind, group.hyper, lambda _, i=i: rates[i])
-            change, moments = chain.update(grad, moments, flat)
-            new.append((flat + change, moments))
+            before = map_slots(lambda slot, _, moments=moments: moments[slot], chain.init(flat))
+            change, after = chain.update(grad, before, flat)
+            new.append((optax.apply_updates(flat, change), dict(read_slots(after))))
         return tuple(new), fixed | updated, loss, info, grads
 
     def step(self, state: State, fixed: Named, rates: Float[Array, " groups"], batch: PyTree):
-        """`update` without the gradients; unchanged arrays are not given back."""
+        """`update` without the gradients, giving back only the fixed arrays that changed."""
         state, after, loss, info, _ = self.update(state, fixed, rates, batch)
         return state, {n: a for n, a in after.items() if a is not fixed[n]}, loss, info
 
@@ -131,28 +133,39 @@ class Program:
             n: leaf for group, (flat, _) in zip(self.groups, state, strict=True) for n, leaf in group.cut(flat).items()
         }
 
+    def with_hyper(self, hypers: list[dict[str, Any]]) -> "Program":
+        """The same program with other hyper-parameters."""
+        return replace(self, groups=tuple(replace(g, hyper=h) for g, h in zip(self.groups, hypers, strict=True)))
+
     # The optimiser's state on its way in and out
 
     def state(self, named: Named, optimizer: OptimizerState) -> State:
         """The state on the JAX side, from parameters by name and the torch optimiser's moments."""
 
-        def moments(group: Group, flat: np.ndarray) -> PyTree:
-            kept = {n: optimizer.moments[n] for n in group.shapes}
-            step = int(next(iter(kept.values()))["step"])
+        def moment(group: Group, steps: int, slot: str, like: Any) -> Array:
+            if slot in ("step", "started"):
+                return jnp.array(steps if slot == "step" else steps > 0, like.dtype)
+            return jnp.array(group.lay({n: optimizer.moments[n][slot] for n in group.shapes}))
 
-            def filled(slot: str, old: Any) -> Array:
-                if slot in ("step", "started"):
-                    return jnp.array(step if slot == "step" else step > 0, old.dtype)
-                return jnp.array(group.lay({n: k[slot] for n, k in kept.items()}))
-
-            return map_slots(filled, transformation(self.kind, group.hyper, lambda _: 0.0).init(jnp.array(flat)))
-
-        flats = [group.lay(named) for group in self.groups]
-        return tuple((jnp.array(f), moments(g, f)) for g, f in zip(self.groups, flats, strict=True))
+        state = []
+        for group, steps in zip(self.groups, self.steps(optimizer), strict=True):
+            flat = jnp.array(group.lay(named))
+            empty = transformation(self.kind, group.hyper, lambda _: 0.0).init(flat)
+            state.append((flat, {slot: moment(group, steps, slot, like) for slot, like in read_slots(empty)}))
+        return tuple(state)
 
     def steps(self, optimizer: OptimizerState) -> list[int]:
         """How many updates each group has had."""
-        return [int(optimizer.moments[next(iter(group.shapes))]["step"]) for group in self.groups]
+        counts = []
+        for group in self.groups:
+            steps = {name: int(optimizer.moments[name]["step"]) for name in group.shapes}
+            if len(set(steps.values())) > 1:
+                raise NoCounterpart(
+                    f"expected the parameters of a group at one step, got {steps}. torch had no gradient for some of "
+                    f"them at times: give these a parameter group of their own."
+                )
+            counts.append(next(iter(steps.values())))
+        return counts
 
     def moments(self, state: State, steps: list[int]) -> dict[str, dict[str, np.ndarray]]:
         """Torch's moments by name and slot, of groups that have had `steps` updates."""
@@ -160,7 +173,7 @@ class Program:
         for group, (_, moments), updates in zip(self.groups, state, steps, strict=True):
             count = {"step": np.asarray(updates, np.float32)}
             named |= {n: dict(count) for n in group.shapes}
-            for slot, flat in read_slots(moments):
+            for slot, flat in moments.items():
                 if slot not in ("step", "started"):
                     for name, leaf in group.cut(np.asarray(flat)).items():
                         named[name][slot] = leaf.copy()

@@ -158,10 +158,9 @@ def _kept(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _jax_dtype(array: np.ndarray, name: str) -> np.dtype:
-    try:
-        return np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
-    except TypeError as error:
-        raise TransferError(f"{name}: JAX has no dtype for {array.dtype}. Cast it to a number type.") from error
+    if array.dtype.kind in "OSUMm":  # objects, text, times
+        raise TransferError(f"{name}: JAX has no dtype for {array.dtype}. Cast it to a number type.")
+    return np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def _name(path: tuple) -> str:
