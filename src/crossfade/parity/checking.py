@@ -2,46 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from ..bridge.mapping import Mapping
 from ..errors import NoCounterpart, UsageError, nearest
 from .arrays import torch_tree
+from .judging import Judge
 from .levels import Levels
 from .report import Finding, Report, Row, versions
 from .side_torch import Quantities
 from .twin import LEVELS, Twin
-from .verdict import (
-    EPS64,
-    Comparison,
-    Difference,
-    Leaves,
-    Verdict,
-    allow_float32,
-    allow_float64,
-    allow_unproved,
-    compare,
-    is_narrow,
-    largest,
-    noise,
-)
+from .verdict import Comparison, Difference, Verdict
 from .weights import jax_names
-
-# What float64 may differ by, as a share of a leaf's scale. Clean ports measure 1e-15 and mostly stay below 1e-12; but
-# a variance computed as E[x^2] - E[x]^2 of inputs with mean 1000 and deviation 1 is right, and 1e-10 away from one
-# computed with more care. A value that passed through float32 is 1e-8 away.
-RELATIVE = {
-    "map": 0.0,
-    "forward": 1e-10,
-    "loss": 1e-10,
-    "grad": 1e-10,
-    "update": 1e-10,
-    "updates": 1e-9,
-    "env": 1e-10,
-    "rollout": 1e-9,
-}
-AMPLIFIED = 1e-6  # of the largest weight: what an update may differ by where the gradient is rounding alone
-CHAOS = 1e-2  # float32 noise above this share of a quantity says nothing about the port
 
 
 def check(
@@ -61,9 +32,11 @@ def check(
     if not steps or min(steps) < 1:
         raise UsageError(f"expected steps to be numbers of updates, each at least 1; got {steps}.")
     wanted = _select(twin, levels)
+    if not wanted:
+        raise UsageError(f"twin {twin.name!r} has nothing to prove; map, for one, needs {twin.missing('map')}.")
     if "updates" in wanted and max(steps) < 2:
         raise UsageError(f"level 'updates' compares after several updates, got steps={steps}; 'update' is one update.")
-    return _Climb(twin, _mapping(twin), dtype, tuple(steps)).climb(wanted)
+    return _Climb(twin, _mapping(twin, wanted), dtype, tuple(steps)).climb(wanted)
 
 
 def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
@@ -81,8 +54,8 @@ def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
     return [level for level in LEVELS if level in names]
 
 
-def _mapping(twin: Twin) -> Mapping:
-    if twin.torch is None:
+def _mapping(twin: Twin, wanted: list[str]) -> Mapping:
+    if twin.torch is None or wanted == ["env"]:
         return Mapping((), {}, None)
     if twin.mapping is not None:
         return twin.mapping
@@ -106,6 +79,7 @@ class _Climb:
         self.rows: list[Row] = []
         self.notes: list[str] = []
         self.first: Finding | None = None
+        self.judge = Judge(self.runs, self._note)
         if dtype == "float32":
             self._note("float64 was not asked for: float32 is judged by an estimated noise floor, which proves less.")
 
@@ -119,8 +93,6 @@ class _Climb:
                 self.rows.append(Row(level, status="not reached"))
             else:
                 self._prove(level)
-        if "updates" in wanted and self.twin.batches is None:
-            self._note("updates: every update was made on the same batch.")
         verdict = max((row.verdict for row in self.rows if row.verdict is not None), default=Verdict.DIFFERENT)
         return Report(self.twin.name, verdict, tuple(self.rows), self.first, tuple(self.notes), versions())
 
@@ -136,12 +108,14 @@ class _Climb:
         try:
             if (proof := self._run_float64(level)) is not None:
                 results["float64"] = proof
-                judged["float64"] = {quantity: self._compare64(level, quantity, *proof) for quantity in _names(*proof)}
+                judged["float64"] = self.judge.float64(level, *proof)
             if "float32" in self.runs and not _failed(judged):
                 results["float32"] = self._results("float32", level)
-                judged["float32"] = self._compare32(level, results["float32"], proof)
+                judged["float32"] = self.judge.float32(level, results["float32"], proof)
         except NoCounterpart as error:
             return self._fail(level, "optimiser", Difference("", "no counterpart", torch=str(error)))
+        if level == "updates" and self.twin.batches is None:
+            self._note("updates: every update was made on the same batch.")
         rows = _rows(level, judged)
         if _failed(judged):
             self.rows += rows
@@ -149,7 +123,7 @@ class _Climb:
             dtype = "float64" if row.float32 is None else "float32"
             return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype)
         dtype = next(iter(results))
-        guard = self._guard(level, dtype, *results[dtype])
+        guard = self.judge.guard(level, dtype, *results[dtype])
         self.rows += [replace(row, guard=guard) for row in rows]
         if guard is None:
             what = "exchanging the actions" if level == "env" else "moving any one parameter by a thousandth"
@@ -179,10 +153,8 @@ class _Climb:
                 f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({where})"
             )
             return None
-        for quantity in _names(*result):
-            if narrow := [n for n, a in result[0].get(quantity, {}).items() if is_narrow(a)]:
-                self._note(f"{level}: float32 came out of a float64 run and is judged as float32: {', '.join(narrow)}.")
-        self._gradient_notes(run, level)
+        if level == "grad":
+            self._gradient_notes(run)
         return result
 
     def _results(self, dtype: str, level: str) -> tuple[Quantities, Quantities]:
@@ -193,97 +165,11 @@ class _Climb:
             torch = {quantity: part for quantity, part in torch.items() if quantity in jax}
         return torch, jax
 
-    def _gradient_notes(self, run: Levels, level: str) -> None:
-        if level != "grad":
-            return
+    def _gradient_notes(self, run: Levels) -> None:
         if run.torch.idle:
             self._note(f"no gradient in torch, taken as zero: {', '.join(sorted(run.torch.idle))}.")
         if stray := run.jax.stray_gradients(run.weights):
             self._note(f"frozen in torch but differentiated in JAX (the optimiser must hold them): {', '.join(stray)}.")
-
-    # Judging
-
-    def _compare64(self, level: str, quantity: str, torch: Quantities, jax: Quantities) -> Comparison:
-        a, b = torch.get(quantity, {}), jax.get(quantity, {})
-        return compare(a, b, self._allow64(level, quantity, a, b), dtypes=level != "env")
-
-    def _allow64(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> dict[str, float]:
-        allowed = allow_float64(torch, jax, RELATIVE[level], self._floor(level, quantity, torch, jax))
-        if quantity.startswith("change"):
-            # Adam and its kin divide a gradient that is nothing but rounding by their epsilon.
-            for leaf in self.rounding_only:
-                allowed[leaf] = max(allowed[leaf], AMPLIFIED * largest(self.runs["float64"].weights))
-        return allowed
-
-    @cached_property
-    def rounding_only(self) -> list[str]:
-        names = self.runs["float64"].rounding_only()
-        if names:
-            self._note(
-                f"the gradient is zero but for rounding, so updates are held to {AMPLIFIED}: {', '.join(names)}."
-            )
-        return names
-
-    def _floor(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> float:
-        """What rounding may leave where numbers cancel: in units of the numbers the quantity is made of."""
-        if level == "map":
-            return 0.0
-        if quantity.startswith("change"):
-            return RELATIVE[level] * largest(self.runs["float64"].weights)
-        if quantity in ("loss", "info", "metrics"):
-            return 32 * EPS64
-        return 32 * EPS64 * largest(torch, jax)
-
-    def _compare32(
-        self, level: str, plain: tuple[Quantities, Quantities], proof: tuple[Quantities, Quantities] | None
-    ) -> dict[str, Comparison]:
-        comparisons = {}
-        jittered = self.runs["float32"].jittered(level) if proof is None else {}
-        for quantity in _names(*plain):
-            a, b = (side.get(quantity, {}) for side in plain)
-            if level == "map":
-                allowed = dict.fromkeys(a, 0.0)
-            elif proof is None:
-                allowed = allow_unproved(a, b, jittered.get(quantity, {}), self._longest_sum())
-            else:
-                a64, b64 = (side.get(quantity, {}) for side in proof)
-                allowed = allow_float32(a, b, a64, b64)
-                self._noise_notes(level, quantity, noise(a, a64), noise(b, b64))
-            comparisons[quantity] = compare(a, b, allowed)
-        return comparisons
-
-    def _noise_notes(self, level: str, quantity: str, torch: float, jax: float) -> None:
-        if level.startswith("update") and max(torch, jax) > CHAOS:
-            self._note(
-                f"{level}: rounding alone moves the float32 {quantity} by {max(torch, jax):.0%} of its size; there "
-                f"float32 says nothing about the port, and float64 is the proof."
-            )
-        elif max(torch, jax) > 1e-4 and max(torch, jax) > 100 * min(torch, jax):
-            worse = "torch" if torch > jax else "JAX"
-            self._note(
-                f"{level}: in float32 the {worse} half is far from its own float64 self ({quantity}: torch "
-                f"{torch:.1e}, JAX {jax:.1e}): the same system, written with less care for rounding on that side."
-            )
-
-    def _longest_sum(self) -> int:
-        """Terms in the longest sum in sight: the fan-in of a layer."""
-        arrays = next(iter(self.runs.values())).weights.values()
-        return max((a.size // a.shape[0] for a in arrays if a.ndim and a.size), default=1)
-
-    def _guard(self, level: str, dtype: str, torch: Quantities, jax: Quantities) -> str | None:
-        """The name of what was moved and seen to make a difference; None when nothing was."""
-        run = self.runs[dtype]
-        jittered = run.jittered(level) if dtype == "float32" else {}
-        for name, disturbed in run.disturbed(level):
-            for quantity in disturbed.keys() & torch.keys():
-                a, b = torch[quantity], disturbed[quantity]
-                if dtype == "float64":
-                    allowed = self._allow64(level, quantity, a, b)
-                else:
-                    allowed = allow_unproved(a, jax[quantity], jittered[quantity], self._longest_sum())
-                if compare(a, b, allowed).verdict is Verdict.DIFFERENT:
-                    return name
-        return None
 
 
 def _rows(level: str, judged: dict[str, dict[str, Comparison]]) -> list[Row]:
@@ -299,7 +185,3 @@ def _rows(level: str, judged: dict[str, dict[str, Comparison]]) -> list[Row]:
 
 def _failed(judged: dict[str, dict[str, Comparison]]) -> bool:
     return any(c.verdict is Verdict.DIFFERENT for comparisons in judged.values() for c in comparisons.values())
-
-
-def _names(torch: Quantities, jax: Quantities) -> list[str]:
-    return [*torch, *(quantity for quantity in jax if quantity not in torch)]

@@ -5,7 +5,7 @@ from html import escape
 
 from .report import MEANING, Report, Row, cells
 from .twin import LEVELS
-from .verdict import Verdict
+from .verdict import Difference, Verdict
 
 STYLE = """
 :root { --paper: #fbfaf7; --ink: #1f2328; --quiet: #6b7075; --line: #dcd9d2; --card: #ffffff;
@@ -93,7 +93,7 @@ def _row(row: Row) -> str:
         return f'<tr class="quiet"><td>{words[0]}</td><td colspan="7">{words[1]}</td></tr>'
     words[2] = f'<span class="badge">{words[2]}</span>'
     words[6], words[7] = (f'<span class="leaf">{word}</span>' for word in words[6:8])
-    heats = {3: _heat(row.float64 and row.float64.size, row.verdict), 4: _heat(_share(row), row.verdict)}
+    heats = {3: _heat(row.float64, row.verdict), 4: _heat(row.float32, row.verdict)}
     tds = [
         f'<td class="number"{heats.get(i, "")}>{word}</td>' if i in NUMBERS else f"<td>{word}</td>"
         for i, word in enumerate(words)
@@ -101,13 +101,9 @@ def _row(row: Row) -> str:
     return f'<tr class="{row.verdict}">{"".join(tds)}</tr>'
 
 
-def _share(row: Row) -> float | None:
-    return None if row.float32 is None else row.float32.size
-
-
-def _heat(size: float | None, verdict: Verdict) -> str:
+def _heat(difference: Difference | None, verdict: Verdict) -> str:
     """Colour by order of magnitude: none at 1e-16, full at 1."""
-    if not size or verdict is Verdict.EQUAL:
+    if difference is None or difference.size == 0.0 or verdict is Verdict.EQUAL:
         return ""
-    strength = min(1.0, max(0.0, 1 + math.log10(min(size, 1.0)) / 16))
+    strength = max(0.0, 1 + math.log10(min(difference.size, 1.0)) / 16)
     return f' style="background: hsl(var(--tone) / {0.05 + 0.45 * strength:.2f})"'

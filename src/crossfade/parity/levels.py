@@ -67,10 +67,8 @@ class Levels:
 
     def _disturbances(self, level: str) -> Iterator[tuple[str, Callable[[], Quantities]]]:
         if level == "env":
-            yield (
-                "actions",
-                lambda: step_both(self.twin, self.dtype, self._actions, np.roll(self._actions, 1, axis=0))[1],
-            )
+            others = np.roll(self._actions, 1, axis=0)
+            yield "actions", lambda: step_both(self.twin, self.dtype, self._actions, others)[1]
             return
         for name in self._parameters():
             moved = disturb(self.mapping, self.weights, name)

@@ -1,6 +1,7 @@
 """Report: what a parity check found, as text, JSON or one HTML page."""
 
 import json
+import math
 import os
 import platform
 from dataclasses import asdict, dataclass, field
@@ -129,17 +130,9 @@ class Report:
 
     def json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        first = None
-        if self.first is not None:
-            first = {"text": str(self.first), **asdict(self.first)}
-        return {
-            "name": self.name,
-            "verdict": str(self.verdict),
-            "rows": [{**asdict(row), "verdict": str(row.verdict or ""), "noise": row.noise} for row in self.rows],
-            "first": first,
-            "notes": list(self.notes),
-            "versions": self.versions,
-        }
+        first = None if self.first is None else {"text": str(self.first), **asdict(self.first)}
+        rows = [{**asdict(row), "noise": row.noise} for row in self.rows]
+        return _plain({**asdict(self), "first": first, "rows": rows})
 
     def html(self) -> str:
         """One self-contained page."""
@@ -174,6 +167,20 @@ def cells(row: Row) -> tuple[str, ...]:
         row.leaf,
         row.guard or "",
     )
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no verdicts, tuples or infinities."""
+    match value:
+        case Verdict():
+            return str(value)
+        case dict():
+            return {name: _plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_plain(part) for part in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value
 
 
 def _size(difference: Difference | None) -> str:
