@@ -77,7 +77,7 @@ def test_match_is_right(name, library, x64):
 
 
 def _assert_round_trip(case, library, mapping, state, model):
-    """Bit-equal from torch; where two torch arrays were summed, from JAX; and only rounded where a constant is added."""
+    """Bit-equal from torch; from JAX where two torch arrays were summed; rounded where a constant is added."""
     back = mapping.to_torch(model)
     lossy = {name for entry in mapping.entries if entry.rule.lossy for name in entry.torch}
     kept = set(mapping.torch_only)

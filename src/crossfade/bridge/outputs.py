@@ -66,8 +66,8 @@ def check_shapes(
     if len(ours) != len(theirs) or any(shape not in known for known, shape in zip(ours, theirs, strict=True)):
         raise MappingError(
             f"expected both models to return the same outputs; torch returns "
-            f"{[a.shape for a in torch_side.values()]}, JAX returns {list(jax_side.values())}. Return the same arrays in "
-            f"the same order from both, or pass jax_apply(model, x) that does."
+            f"{[a.shape for a in torch_side.values()]}, JAX returns {list(jax_side.values())}. Return the same arrays "
+            f"in the same order from both, or pass jax_apply(model, x) that does."
         )
 
 
