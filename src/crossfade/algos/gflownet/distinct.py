@@ -1,20 +1,21 @@
-"""The distinct objects among many, found by a sort whose shapes do not depend on the data."""
+"""The distinct objects among many visits, told apart in a number of operations that grows with the visits alone."""
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, UInt32
 
 from ...envs.base_jax import Env, State
 
+SLOTS = 1 << 20  # of the table in which visits of the same object meet
+
 
 class Distinct(NamedTuple):
-    """Visited objects told apart; what is beyond `count` repeats the first visit."""
+    """Visited objects told apart; entries of `first` beyond `count` repeat the first visit."""
 
     x: Int[Array, "visits d"]
     first: Int[Array, " visits"]
-    """For each distinct object, one of its visits."""
+    """For each distinct object, its first visit."""
     node: Int[Array, "*batch"]
     """For each visit, the number of its object."""
     count: Int[Array, ""]
@@ -25,17 +26,32 @@ class Distinct(NamedTuple):
 
 
 def find(x: Int[Array, "*batch d"], env: Env) -> Distinct:
-    """Tell apart the objects of a batch, by index where the environment numbers them, else by all their entries."""
+    """Tell apart the objects of a batch, in the order of their first visit.
+
+    Every visit looks into a slot for the first visit that came there. Up to `SLOTS` states each has a slot of its own.
+    Beyond that objects share slots by a hash: one that finds another there takes each of its visits for a new object,
+    which wastes a node and changes no result.
+    """
     visits = x.reshape(-1, x.shape[-1])
     n = len(visits)
-    keys = tuple(visits.T) if env.n_states is None else (env.index(State(visits, jnp.zeros(n, bool))),)
-    *keys, order = jax.lax.sort((*keys, jnp.arange(n)), num_keys=len(keys))
-    differs = jnp.stack([key[1:] != key[:-1] for key in keys]).any(0)
-    begins = jnp.concatenate([jnp.ones(1, bool), differs])
-    rank = jnp.cumsum(begins) - 1
+    own = env.n_states is not None and env.n_states <= SLOTS
+    slot = env.index(State(visits, jnp.zeros(n, bool))) if own else _hash(visits) % SLOTS
+    visit = jnp.arange(n)
+    leader = jnp.full(env.n_states if own else SLOTS, n).at[slot].min(visit)[slot]
+    leader = jnp.where((visits[leader] == visits).all(-1), leader, visit)
+    leads = leader == visit
+    rank = jnp.cumsum(leads) - 1
     return Distinct(
         x=visits,
-        first=jnp.zeros(n, order.dtype).at[jnp.where(begins, rank, n)].set(order, mode="drop"),
-        node=jnp.zeros(n, rank.dtype).at[order].set(rank, unique_indices=True).reshape(x.shape[:-1]),
+        first=jnp.zeros_like(visit).at[jnp.where(leads, rank, n)].set(visit, mode="drop"),
+        node=rank[leader].reshape(x.shape[:-1]),
         count=rank[-1] + 1,
     )
+
+
+def _hash(x: Int[Array, "visits d"]) -> UInt32[Array, " visits"]:
+    """A word that mixes all entries of each object (the rounds of FNV-1a, an entry at a time)."""
+    word = jnp.full(len(x), 0x811C9DC5, jnp.uint32)
+    for entry in x.T.astype(jnp.uint32):
+        word = (word ^ entry) * 0x01000193
+    return word ^ word >> 15

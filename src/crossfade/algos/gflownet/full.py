@@ -57,7 +57,7 @@ def train(
             trajectories = sample_until_done(policy, env, noise, *acting)
             found = find(trajectories.x, env)
             visits = found.node.size
-            capacities = [visits // 8, visits // 4, visits // 2, visits]
+            capacities = [visits * eighths // 8 for eighths in (1, 2, 3, 4, 8)]
 
             def at(capacity):
                 nodes = dense(trajectories._replace(x=found.objects(capacity)), env, parents)

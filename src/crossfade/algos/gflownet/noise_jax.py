@@ -35,7 +35,9 @@ def _bits(key: PRNGKeyArray, size: int, width: int) -> UInt[Array, " size"]:
     """Words of 32 or 64 random bits: Threefry-2x32 of the counters 0 .. size-1."""
     words = key if jnp.issubdtype(key.dtype, jnp.unsignedinteger) else jax.random.key_data(key)
     if words.shape != (2,) or size >= 2**32:
-        raise UsageError(f"expected a Threefry key and fewer than 2**32 numbers, got {words.shape[0]} words and {size}.")
+        raise UsageError(
+            f"expected a Threefry key and fewer than 2**32 numbers, got {words.shape[0]} words and {size}."
+        )
     schedule = (words[0], words[1], words[0] ^ words[1] ^ np.uint32(PARITY))
     x0 = jnp.full(size, schedule[0])
     x1 = jnp.arange(size, dtype=jnp.uint32) + schedule[1]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ...envs.base_jax import Env, State
 from .acting_jax import act, choose
@@ -33,25 +33,34 @@ def sample(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: 
 
 
 def sample_until_done(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: float) -> Trajectories:
-    """The same trajectories as `sample`, computed no further than the last stop. Not for reverse differentiation."""
+    """The same trajectories as `sample`, for the price of their own length. Not for reverse differentiation.
+
+    Trajectories run in lanes. Whenever no more than half of the lanes are still going, those go on in half as many.
+    """
     steps, batch = noise.explore.shape
-    start = env.reset((batch,))
     advance = _advance(policy, env, epsilon, temperature)
-
-    def step(carry):
-        t, state, x, action = carry
-        after, chosen = advance(state, (noise.gumbel[t], noise.explore[t]))
-        return t + 1, after, x.at[t].set(state.x), action.at[t].set(chosen)
-
-    def running(carry):
-        t, state, _, _ = carry
-        return (t < steps) & ~state.done.all()
-
-    x = jnp.zeros((steps + 1, *start.x.shape), start.x.dtype)
+    state = env.reset((batch,))
+    x = jnp.zeros((steps + 1, *state.x.shape), state.x.dtype)
     action = jnp.full((steps, batch), env.n_actions - 1)
-    t, end, x, action = jax.lax.while_loop(running, step, (0, start, x, action))
-    walked = (jnp.arange(steps + 1) < t)[:, None, None]
-    return _trajectories(env, jnp.where(walked, x, end.x[None]), action)
+    t = jnp.array(0)
+    lanes = [batch >> k for k in range(4) if batch >> k]
+    for width, enough in zip(lanes, [*lanes[1:], 0], strict=True):
+        lane = jnp.nonzero(~state.done, size=width, fill_value=batch)[0]  # `batch` is nobody: an idle lane
+
+        def step(carry, lane=lane):
+            t, running, x, action = carry
+            after, chosen = advance(running, (noise.gumbel[t, lane], noise.explore[t, lane]))
+            return t + 1, after, x.at[t, lane].set(running.x, mode="drop"), action.at[t, lane].set(chosen, mode="drop")
+
+        def crowded(carry, enough=enough):
+            t, running, _, _ = carry
+            return (t < steps) & ((~running.done).sum() > enough)
+
+        running = State(state.x[lane], state.done.at[lane].get(mode="fill", fill_value=True))
+        t, running, x, action = jax.lax.while_loop(crowded, step, (t, running, x, action))
+        state = State(state.x.at[lane].set(running.x, mode="drop"), state.done.at[lane].set(running.done, mode="drop"))
+    visited = jnp.pad(_valid(env, action), ((0, 1), (0, 0)))[..., None]
+    return _trajectories(env, jnp.where(visited, x, state.x[None]), action)
 
 
 def sample_table(
@@ -87,8 +96,12 @@ def _advance(policy: Policy, env: Env, epsilon: float, temperature: float) -> St
     return advance
 
 
+def _valid(env: Env, action: Int[Array, "steps batch"]) -> Bool[Array, "steps batch"]:
+    """A transition is valid unless the one before it was stop."""
+    return jnp.concatenate([jnp.ones((1, action.shape[1]), bool), action[:-1] != env.n_actions - 1])
+
+
 def _trajectories(env: Env, x: Int[Array, "states batch d"], action: Int[Array, "steps batch"]) -> Trajectories:
-    """What follows from objects and actions: a transition is valid unless the one before it was stop."""
+    """What follows from objects and actions."""
     before = State(x[:-1], jnp.zeros(action.shape, bool))
-    valid = jnp.concatenate([jnp.ones((1, action.shape[1]), bool), action[:-1] != env.n_actions - 1])
-    return Trajectories(x, action, env.parent_of(before, action), valid)
+    return Trajectories(x, action, env.parent_of(before, action), _valid(env, action))
