@@ -27,6 +27,7 @@ def facts(env, states, xp=np):
         "forward_mask": forward_mask,
         "backward_mask": backward_mask,
         "observation": env.observe(states),
+        "observation64": env.observe(states, xp.float64),
         "log_reward": env.log_reward(states),
         "child": child,
         "undo": undo,

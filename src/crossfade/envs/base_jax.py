@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from ..errors import UsageError
@@ -100,7 +101,7 @@ class Env(ABC, Generic[P]):
         """The forward action that leads from `unstep(state, parent)` back to `state`: stop when `state` is done."""
         return jnp.where(state.done, self.n_actions - 1, _each(self.redo, parent.ndim, state.x, parent))
 
-    def observe(self, state: State, dtype: type = jnp.float32) -> Float[Array, "*batch observation"]:
+    def observe(self, state: State, dtype: DTypeLike = jnp.float32) -> Float[Array, "*batch observation"]:
         """The input of a policy network."""
         return _each(self.features, state.done.ndim, state.x).astype(dtype)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
+from numpy.typing import DTypeLike
 
 from ..errors import UsageError
 from .params import P
@@ -100,7 +101,7 @@ class Env(ABC, Generic[P]):
         """The forward action that leads from `unstep(state, parent)` back to `state`: stop when `state` is done."""
         return np.where(state.done, self.n_actions - 1, self.redo(state.x, parent))
 
-    def observe(self, state: State, dtype: type = np.float32) -> Float[Array, "*batch observation"]:
+    def observe(self, state: State, dtype: DTypeLike = np.float32) -> Float[Array, "*batch observation"]:
         """The input of a policy network."""
         return self.features(state.x).astype(dtype)
 

@@ -17,6 +17,8 @@ class Entry:
     """The twins are the modules `<stem>_numpy` and `<stem>_jax`."""
     name: str
     """The twins' class; its params are `<name>Params` in the module `params`."""
+    continuous: bool = False
+    """Whether it keeps the protocol of `continuous_numpy` instead of `base_numpy`."""
 
 
 ENVS = {
@@ -31,6 +33,8 @@ ENVS = {
     "ising": Entry("spins on a torus, set in any order", "words", "ising", "Ising"),
     "bayesnet": Entry("structures of Bayesian networks, scored on data", "bayesnet", "bayesnet", "BayesNet"),
     "phylo": Entry("phylogenetic trees under parsimony", "phylo", "phylo", "Phylo"),
+    "cube": Entry("points of a cube, Gaussian corners", "cube", "cube", "Cube", continuous=True),
+    "torus": Entry("angles in a fixed number of turns", "torus", "torus", "Torus", continuous=True),
 }
 
 

@@ -14,8 +14,8 @@ class BayesNet(Env[BayesNetParams]):
     def grow(self, x: Int[Array, " d"], action: Int[Array, ""]) -> Int[Array, " d"]:
         adjacency, closure = self._parts(x)
         edge = self._edge(action)
-        head = closure @ edge.sum(0)  # column j: all that j leads to
-        tail = edge.sum(1) @ closure  # row i: all that leads to i
+        head = closure @ edge.max(0)  # column j: all that j leads to
+        tail = edge.max(1) @ closure  # row i: all that leads to i
         return jnp.concatenate([adjacency | edge, closure | jnp.outer(head, tail)]).reshape(-1)
 
     def shrink(self, x: Int[Array, " d"], parent: Int[Array, ""]) -> Int[Array, " d"]:

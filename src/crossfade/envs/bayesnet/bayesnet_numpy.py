@@ -14,8 +14,8 @@ class BayesNet(Env[BayesNetParams]):
     def grow(self, x: Int[Array, "*batch d"], action: Int[Array, "*batch"]) -> Int[Array, "*batch d"]:
         adjacency, closure = self._parts(x)
         edge = self._edge(action)
-        head = (closure * edge.sum(-2, keepdims=True)).sum(-1, keepdims=True)  # column j: all that j leads to
-        tail = (closure * edge.sum(-1, keepdims=True)).sum(-2, keepdims=True)  # row i: all that leads to i
+        head = (closure * edge.max(-2, keepdims=True)).max(-1, keepdims=True)  # column j: all that j leads to
+        tail = (closure * edge.max(-1, keepdims=True)).max(-2, keepdims=True)  # row i: all that leads to i
         return _join(adjacency | edge, closure | head * tail)
 
     def shrink(self, x: Int[Array, "*batch d"], parent: Int[Array, "*batch"]) -> Int[Array, "*batch d"]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Float64, Int32
 
 from ...errors import UsageError
 from ..checks import at_least, positive
@@ -94,6 +94,11 @@ class PhyloParams(Params):
     def pairs(self) -> Int32[np.ndarray, "moves 2"]:
         """The trees (i, j) that each action joins."""
         return np.array(list(itertools.combinations(range(self.n_species), 2)), np.int32)
+
+    @property
+    def fraction(self) -> Float64[np.ndarray, " counts"]:
+        """k / n for k = 0 .. n: a table, since a compiler may divide by a constant inexactly."""
+        return np.arange(self.n_species + 1) / self.n_species
 
     @cached_property
     def action_of_pair(self) -> Int32[np.ndarray, "species species"]:

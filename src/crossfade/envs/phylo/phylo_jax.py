@@ -42,7 +42,7 @@ class Phylo(Env[PhyloParams]):
     def features(self, x: Int[Array, " d"]) -> Float[Array, " observation"]:
         n = self.params.n_species
         taker = encoding.one_hot(self._taker(x), n)
-        rank = jnp.where(x >= 0, x % n + 1, 0) / n
+        rank = jnp.asarray(self.params.fraction)[jnp.where(x >= 0, x % n + 1, 0)]
         return jnp.concatenate([taker, rank])
 
     def log_r(self, x: Int[Array, " d"]) -> Float[Array, ""]:

@@ -43,7 +43,7 @@ class Phylo(Env[PhyloParams]):
     def features(self, x: Int[Array, "*batch d"]) -> Float[Array, "*batch observation"]:
         n = self.params.n_species
         taker = encoding.one_hot(self._taker(x), n)
-        rank = np.where(x >= 0, x % n + 1, 0) / n
+        rank = self.params.fraction[np.where(x >= 0, x % n + 1, 0)]
         return np.concatenate([taker, rank], axis=-1)
 
     def log_r(self, x: Int[Array, "*batch d"]) -> Float[Array, "*batch"]:

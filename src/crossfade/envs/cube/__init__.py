@@ -1,0 +1,1 @@
+"""The continuous cube of alexhernandezgarcia/gflownet."""

@@ -1,0 +1,1 @@
+"""The continuous torus of alexhernandezgarcia/gflownet."""
