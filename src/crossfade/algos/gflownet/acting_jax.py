@@ -5,14 +5,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .policy_jax import MASKED, Policy
 
+Number = float | Float[Array, ""]
+
 
 def choose(
     logits: Float[Array, "*batch actions"],
     mask: Bool[Array, "*batch actions"],
     gumbel: Float[Array, "*batch actions"],
     explore: Float[Array, "*batch"],
-    epsilon: float,
-    temperature: float,
+    epsilon: Number,
+    temperature: Number,
 ) -> Int[Array, "*batch"]:
     """A draw from the masked softmax of logits / temperature, or a uniform one where `explore` is below `epsilon`.
 
@@ -29,8 +31,8 @@ def act(
     forward_mask: Bool[Array, "*batch actions"],
     gumbel: Float[Array, "*batch actions"],
     explore: Float[Array, "*batch"],
-    epsilon: float,
-    temperature: float,
+    epsilon: Number,
+    temperature: Number,
 ) -> Int[Array, "*batch"]:
     """The actions of a policy in a batch of states."""
     return choose(policy.forward_logits(observation), forward_mask, gumbel, explore, epsilon, temperature)

@@ -11,17 +11,18 @@ SLOTS = 1 << 20  # of the table in which visits of the same object meet
 
 
 class Distinct(NamedTuple):
-    """Visited objects told apart; entries of `first` beyond `count` repeat the first visit."""
+    """Visited objects told apart; entries of `first` beyond `total` repeat the first visit."""
 
     x: Int[Array, "visits d"]
     first: Int[Array, " visits"]
     """For each distinct object, its first visit."""
     node: Int[Array, "*batch"]
     """For each visit, the number of its object."""
-    count: Int[Array, ""]
+    total: Int[Array, ""]
+    """How many distinct objects there are."""
 
     def objects(self, capacity: int) -> Int[Array, "capacity d"]:
-        """The first `capacity` distinct objects: all of them if `count` is no larger."""
+        """The first `capacity` distinct objects: all of them if `total` is no larger."""
         return self.x[self.first[:capacity]]
 
 
@@ -45,7 +46,7 @@ def find(x: Int[Array, "*batch d"], env: Env) -> Distinct:
         x=visits,
         first=jnp.zeros_like(visit).at[jnp.where(leads, rank, n)].set(visit, mode="drop"),
         node=rank[leader].reshape(x.shape[:-1]),
-        count=rank[-1] + 1,
+        total=rank[-1] + 1,
     )
 
 

@@ -1,5 +1,6 @@
 """Training compiled as a whole: collecting and learning, many iterations in one program."""
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ...envs.base_jax import Env
 from ...errors import UsageError
+from .batch import Noise
 from .config import GFlowNetConfig
 from .distinct import find
 from .learner_jax import update
@@ -16,6 +18,10 @@ from .nodes_jax import at_table, dense, table
 from .noise_jax import draw
 from .policy_jax import Policy
 from .rollout import sample, sample_table, sample_until_done
+
+Info = dict[str, Array]
+Updated = tuple[Policy, PyTree, Info]
+Iterate = Callable[[Policy, PyTree, Noise], Updated]
 
 
 @partial(jax.jit, static_argnames=("tx", "env", "n", "config"), donate_argnames=("policy", "opt_state"))
@@ -34,45 +40,59 @@ def train(
     Iteration i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
     `policy` and `opt_state` is given away: go on with the returned ones. Compiled once for each `n`.
     """
-    parents = config.loss == "fm"
-    acting = (config.epsilon, config.temperature)
+    if config.execution not in _EXECUTIONS:
+        raise UsageError(f"execution: expected one of {', '.join(_EXECUTIONS)}, got {config.execution!r}. Resolve it.")
+    iterate = _EXECUTIONS[config.execution](tx, env, config)
 
-    if config.execution == "table":
-        nodes = table(env, parents)
-
-        def iterate(policy, opt_state, noise):
-            # `update` evaluates the policy on the same nodes again; the compiler keeps one of the two.
-            logits = policy.forward_logits(nodes.observation)
-            batch = at_table(sample_table(logits, env, noise, *acting), env, nodes)
-            return update(policy, tx, opt_state, batch, config)
-
-    elif config.execution == "dense":
-
-        def iterate(policy, opt_state, noise):
-            return update(policy, tx, opt_state, dense(sample(policy, env, noise, *acting), env, parents), config)
-
-    elif config.execution == "unique":
-
-        def iterate(policy, opt_state, noise):
-            trajectories = sample_until_done(policy, env, noise, *acting)
-            found = find(trajectories.x, env)
-            visits = found.node.size
-            capacities = [visits * eighths // 8 for eighths in (1, 2, 3, 4, 8)]
-
-            def at(capacity):
-                nodes = dense(trajectories._replace(x=found.objects(capacity)), env, parents)
-                return update(policy, tx, opt_state, nodes._replace(node=found.node), config)
-
-            smallest = jnp.searchsorted(jnp.array(capacities), found.count)
-            return jax.lax.switch(smallest, [partial(at, capacity) for capacity in capacities])
-
-    else:
-        raise UsageError(f"execution: expected 'table', 'dense' or 'unique', got {config.execution!r}. Decide first.")
-
-    def iteration(carry, step):
+    def iteration(carry: tuple[Policy, PyTree], step: Array) -> tuple[tuple[Policy, PyTree], Info]:
         noise = draw(jax.random.fold_in(key, step), env.max_steps, config.batch_size, env.n_actions, config.dtype)
         policy, opt_state, info = iterate(*carry, noise)
         return (policy, opt_state), info
 
     (policy, opt_state), metrics = jax.lax.scan(iteration, (policy, opt_state), first_step + jnp.arange(n))
     return policy, opt_state, metrics
+
+
+def _over_table(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+    """The networks see every state of the environment, once: for samples and loss alike."""
+    nodes = table(env, config.loss == "fm")
+
+    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
+        # `update` evaluates the networks on the same nodes again; of two equal expressions the compiler keeps one.
+        logits = policy.forward_logits(nodes.observation)
+        trajectories = sample_table(logits, env, noise, config.epsilon, config.temperature)
+        return update(policy, tx, opt_state, at_table(trajectories, env, nodes), config)
+
+    return iterate
+
+
+def _over_visits(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+    """The networks see every step of every trajectory, padding included."""
+
+    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
+        trajectories = sample(policy, env, noise, config.epsilon, config.temperature)
+        return update(policy, tx, opt_state, dense(trajectories, env, config.loss == "fm"), config)
+
+    return iterate
+
+
+def _over_distinct(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+    """The networks see each visited state once. Batches differ in how many those are: the smallest of a few compiled
+    updates that holds them is run, the largest of which holds any batch."""
+
+    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
+        trajectories = sample_until_done(policy, env, noise, config.epsilon, config.temperature)
+        found = find(trajectories.x, env)
+        capacities = [found.node.size * eighths // 8 for eighths in (1, 2, 3, 4, 8)]
+
+        def update_within(capacity: int) -> Updated:
+            batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm")
+            return update(policy, tx, opt_state, batch._replace(node=found.node), config)
+
+        smallest = jnp.searchsorted(jnp.array(capacities), found.total)
+        return jax.lax.switch(smallest, [partial(update_within, capacity) for capacity in capacities])
+
+    return iterate
+
+
+_EXECUTIONS = {"table": _over_table, "dense": _over_visits, "unique": _over_distinct}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -19,7 +20,7 @@ from .policy_jax import Policy
 
 def make_policy(config: GFlowNetConfig, env: Env, parameters: Mapping[str, Any]) -> Policy:
     """The policy of a config with the given parameters, by name, in `config.dtype`."""
-    if config.dtype == "float64" and not jax.config.jax_enable_x64:
+    if config.dtype == "float64" and jax.dtypes.canonicalize_dtype(config.dtype) != config.dtype:
         raise UsageError("dtype=float64 needs JAX's 64-bit mode, which is off. Wrap the run in jax.enable_x64(True).")
     policy = Policy(
         env.observation_dim,
@@ -67,8 +68,9 @@ def update(
 ) -> tuple[Policy, PyTree, dict[str, Float[Array, ""]]]:
     """One gradient step on a batch. Pure: jit it, scan it."""
     (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
-    updates, opt_state = tx.update(gradient, opt_state, policy)
-    return optax.apply_updates(policy, updates), opt_state, info
+    params: PyTree = policy
+    updates, opt_state = tx.update(gradient, opt_state, params)
+    return eqx.apply_updates(policy, updates), opt_state, info
 
 
 def log_pf_table(policy: Policy, env: Env) -> Float[Array, "states actions"]:

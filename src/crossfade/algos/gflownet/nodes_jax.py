@@ -42,8 +42,8 @@ def unique(trajectories: Trajectories, env: Env, capacity: int, parents: bool = 
     found = find(trajectories.x, env)
     node = eqx.error_if(
         found.node,
-        found.count > capacity,
-        f"expected at most {capacity} distinct states in a batch, got more. Raise the capacity, or use execution=dense.",
+        found.total > capacity,
+        f"expected at most {capacity} distinct states in a batch, got more. Raise it, or use execution=dense.",
     )
     return dense(trajectories._replace(x=found.objects(capacity)), env, parents)._replace(node=node)
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ...envs.base_jax import Env, State
-from .acting_jax import act, choose
+from .acting_jax import Number, act, choose
 from .batch import Noise, Trajectories
 from .policy_jax import Policy
 
 Step = Callable[[State, tuple[Array, Array]], tuple[State, Array]]
 
 
-def sample(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: float) -> Trajectories:
+def sample(policy: Policy, env: Env, noise: Noise, epsilon: Number, temperature: Number) -> Trajectories:
     """Trajectories from the source, as many steps as there is noise for."""
     start = env.reset(noise.explore.shape[1:])
     advance = _advance(policy, env, epsilon, temperature)
@@ -32,7 +32,7 @@ def sample(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: 
     return _trajectories(env, jnp.concatenate([x, end.x[None]]), action)
 
 
-def sample_until_done(policy: Policy, env: Env, noise: Noise, epsilon: float, temperature: float) -> Trajectories:
+def sample_until_done(policy: Policy, env: Env, noise: Noise, epsilon: Number, temperature: Number) -> Trajectories:
     """The same trajectories as `sample`, for the price of their own length. Not for reverse differentiation.
 
     Trajectories run in lanes. Whenever no more than half of the lanes are still going, those go on in half as many.
@@ -85,7 +85,7 @@ def sample_table(
     return _trajectories(env, env.state(jnp.concatenate([index, end[0][None]])).x, action)
 
 
-def _advance(policy: Policy, env: Env, epsilon: float, temperature: float) -> Step:
+def _advance(policy: Policy, env: Env, epsilon: Number, temperature: Number) -> Step:
     """One step of every trajectory: the state after, and the action; a trajectory that is done says stop."""
 
     def advance(state: State, draws: tuple[Array, Array]) -> tuple[State, Array]:
