@@ -1,6 +1,6 @@
 """Small instances of every registered environment, for the tests that hold for all of them."""
 
-from crossfade.envs.registry import make, params_class
+from crossfade.envs.registry import ENVS, make, params_class
 
 WORDS = {
     "grid": [
@@ -36,7 +36,7 @@ WORDS = {
     "phylo": [{"n_species": 4}, {"n_species": 5, "constant": 30.0, "n_sites": 12}, {"n_species": 9, "n_sites": 8}],
 }
 
-CASES = [params_class(name)(**words) for name in WORDS for words in WORDS[name]]
+CASES = [params_class(name)(**words) for name in ENVS for words in WORDS[name]]
 ENUMERABLE = [params for params in CASES if params.n_states is not None]
 
 

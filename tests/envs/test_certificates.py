@@ -52,7 +52,7 @@ SMALL = [params for params in ENUMERABLE if n_trajectories(params) <= MOST_TRAJE
 
 def test_every_environment_has_a_small_case():
     small = {type(params).__name__ for params in SMALL}
-    known = {f"{entry.name}Params" for entry in ENVS.values() if not entry.continuous}
+    known = {f"{entry.name}Params" for entry in ENVS.values()}
     assert known - small == set()
 
 

@@ -14,7 +14,7 @@ from env_cases import CASES, ENUMERABLE, name, twins
 
 from crossfade.envs import base_jax, base_numpy
 from crossfade.envs.checks import one_of
-from crossfade.envs.registry import ENVS, make, params_class
+from crossfade.envs.registry import ALL, make, params_class
 from crossfade.errors import UsageError
 
 WALKS = 6
@@ -161,7 +161,7 @@ def test_environments_are_values(params):
 
 
 def test_twin_classes_have_the_same_methods_and_arguments():
-    for entry_name in ENVS:
+    for entry_name in ALL:
         ours, theirs = twins(params_class(entry_name)())
         faces = [
             {n: list(inspect.signature(m).parameters) for n, m in inspect.getmembers(type(env), inspect.isfunction)}
@@ -202,8 +202,8 @@ def test_bad_input_is_refused_in_words(build, message):
 
 def test_params_and_numpy_twins_import_no_framework():
     code = (
-        "import sys; from crossfade.envs.registry import ENVS, make, params_class\n"
-        "for name in ENVS:\n"
+        "import sys; from crossfade.envs.registry import ALL, make, params_class\n"
+        "for name in ALL:\n"
         "    env = make(params_class(name)(), 'numpy')\n"
         "    env.log_reward(env.reset())\n"
         "assert not {'torch', 'jax'} & set(sys.modules)"

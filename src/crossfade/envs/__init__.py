@@ -6,11 +6,12 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .enumeration import Graph as Graph, enumerate_states as enumerate_states
-    from .registry import ENVS as ENVS, make as make, params_class as params_class
+    from .registry import CONTINUOUS as CONTINUOUS, ENVS as ENVS, make as make, params_class as params_class
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
+        "CONTINUOUS": "registry",
         "ENVS": "registry",
         "Graph": "enumeration",
         "enumerate_states": "enumeration",

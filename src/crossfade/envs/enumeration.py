@@ -53,12 +53,17 @@ class Graph:
         return np.exp(self.log_reward - self.log_z)
 
     @cached_property
-    def levels(self) -> Int32[np.ndarray, "levels width"]:
-        """The objects of each level, padded on the right with the number of states: an index out of range."""
-        members = [np.flatnonzero(self.level == level) for level in range(self.level.max() + 1)]
-        rows = np.full((len(members), max(map(len, members))), len(self.level), np.int32)
-        for row, ids in zip(rows, members, strict=True):
-            row[: len(ids)] = ids
+    def levels(self) -> list[Int32[np.ndarray, " members"]]:
+        """The objects of each level: a topological order in which a whole level can be treated at once."""
+        order = np.argsort(self.level, kind="stable").astype(np.int32)
+        return np.split(order, np.cumsum(np.bincount(self.level))[:-1])
+
+    @cached_property
+    def padded_levels(self) -> Int32[np.ndarray, "levels width"]:
+        """`levels` as one array, padded on the right with the number of states: an index out of range."""
+        rows = np.full((len(self.levels), max(map(len, self.levels))), len(self.level), np.int32)
+        for row, members in zip(rows, self.levels, strict=True):
+            row[: len(members)] = members
         return rows
 
     @cached_property

@@ -17,8 +17,6 @@ class Entry:
     """The twins are the modules `<stem>_numpy` and `<stem>_jax`."""
     name: str
     """The twins' class; its params are `<name>Params` in the module `params`."""
-    continuous: bool = False
-    """Whether it keeps the protocol of `continuous_numpy` instead of `base_numpy`."""
 
 
 ENVS = {
@@ -33,9 +31,16 @@ ENVS = {
     "ising": Entry("spins on a torus, set in any order", "words", "ising", "Ising"),
     "bayesnet": Entry("structures of Bayesian networks, scored on data", "bayesnet", "bayesnet", "BayesNet"),
     "phylo": Entry("phylogenetic trees under parsimony", "phylo", "phylo", "Phylo"),
-    "cube": Entry("points of a cube, Gaussian corners", "cube", "cube", "Cube", continuous=True),
-    "torus": Entry("angles in a fixed number of turns", "torus", "torus", "Torus", continuous=True),
 }
+"""Discrete environments, which keep the protocol of base_numpy.py."""
+
+CONTINUOUS = {
+    "cube": Entry("points of a cube, Gaussian corners", "cube", "cube", "Cube"),
+    "torus": Entry("angles in a fixed number of turns", "torus", "torus", "Torus"),
+}
+"""Continuous environments, which keep the protocol of continuous_numpy.py."""
+
+ALL = ENVS | CONTINUOUS
 
 
 def params_class(name: str) -> type:
@@ -47,19 +52,19 @@ def make(params: Any, framework: str) -> Any:
     """The environment these params describe, in the given framework: "numpy" or "jax"."""
     if framework not in ("numpy", "jax"):
         raise UsageError(f"unknown framework {framework!r} for an environment: 'numpy' or 'jax' expected.")
-    for name, entry in ENVS.items():
+    for name, entry in ALL.items():
         if type(params).__name__ == f"{entry.name}Params" and type(params) is params_class(name):
             return _load(entry, f"{entry.stem}_{framework}", entry.name)(params)
     raise UsageError(
         f"no environment is registered for params of type {type(params).__name__}. Expected one of "
-        f"{', '.join(f'{entry.name}Params' for entry in ENVS.values())}; your own class can be used directly."
+        f"{', '.join(f'{entry.name}Params' for entry in ALL.values())}; your own class can be used directly."
     )
 
 
 def _entry(name: str) -> Entry:
-    if name not in ENVS:
-        raise UsageError(f"unknown environment {name!r}.{nearest(name, ENVS)} Known: {', '.join(ENVS)}.")
-    return ENVS[name]
+    if name not in ALL:
+        raise UsageError(f"unknown environment {name!r}.{nearest(name, ALL)} Known: {', '.join(ALL)}.")
+    return ALL[name]
 
 
 def _load(entry: Entry, module: str, attribute: str) -> Any:

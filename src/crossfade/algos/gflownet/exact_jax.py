@@ -19,7 +19,7 @@ Vector = Float[Array, " states"]
 def reach_probability(graph: Graph, log_pf: Forward) -> Vector:
     """u(s): the probability that a trajectory passes through s."""
     way_in = jnp.where(graph.backward_mask, _probability(graph, log_pf)[graph.parent, graph.redo], 0)
-    levels = graph.levels[1:]
+    levels = graph.padded_levels[1:]
     u = jnp.zeros(len(graph.level), way_in.dtype).at[graph.source].set(1)
 
     def visit(u, level):
@@ -38,7 +38,7 @@ def optimal_policy(graph: Graph, log_pb: Backward) -> tuple[Vector, Forward]:
     """The log-flow F* and the forward policy that sample R / Z with the given backward policy: zero loss."""
     log_way_out = jnp.where(graph.forward_mask[:, :-1], log_pb[graph.child, graph.undo], -jnp.inf)
     log_reward = jnp.asarray(graph.log_reward, log_pb.dtype)
-    levels = graph.levels
+    levels = graph.padded_levels
 
     def visit(log_flow, level):
         states, children, log_p, log_r = level
@@ -58,7 +58,7 @@ def optimal_policy(graph: Graph, log_pb: Backward) -> tuple[Vector, Forward]:
 
 def log_path_counts(graph: Graph) -> Vector:
     """log n(s): n counts the ways from the source to s."""
-    levels = graph.levels[1:]
+    levels = graph.padded_levels[1:]
     masks = _rows(graph.backward_mask, levels)
 
     def visit(log_n, level):

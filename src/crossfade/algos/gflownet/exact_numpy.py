@@ -20,12 +20,13 @@ Scalar = np.float64
 def reach_probability(graph: Graph, log_pf: Forward) -> Vector:
     """u(s): the probability that a trajectory passes through s.
 
-    u(source) = 1 and u(s') = sum over edges s -> s' of u(s) P_F(s' | s), in order of the levels.
+    u(source) = 1 and u(s') = sum over edges s -> s' of u(s) P_F(s' | s), level by level.
     """
+    way_in = np.where(graph.backward_mask, np.exp(log_pf[graph.parent, graph.redo]), 0)
     u = np.zeros(len(graph.level))
     u[graph.source] = 1
-    for parent, action, child, _ in graph.edges.tolist():
-        u[child] += u[parent] * np.exp(log_pf[parent, action])
+    for states in graph.levels[1:]:
+        u[states] = (u[graph.parent[states]] * way_in[states]).sum(-1)
     return u
 
 
@@ -41,21 +42,22 @@ def optimal_policy(graph: Graph, log_pb: Backward) -> tuple[Vector, Forward]:
     F*(s) = R(s) + sum over children s' of F*(s') P_B(s | s'), P_F*(s' | s) = F*(s') P_B(s | s') / F*(s) and
     P_F*(stop | s) = R(s) / F*(s). F*(source) is Z. Invalid actions get -inf.
     """
-    log_flow = graph.log_reward.copy()
-    log_pf = np.full(graph.forward_mask.shape, -np.inf)
-    for parent, action, child, backward in graph.edges[::-1].tolist():
-        log_pf[parent, action] = log_flow[child] + log_pb[child, backward]
-        log_flow[parent] = np.logaddexp(log_flow[parent], log_pf[parent, action])
-    log_pf[:, -1] = graph.log_reward
-    return log_flow, log_pf - log_flow[:, None]
+    log_flow = np.zeros(len(graph.level))
+    log_out = np.full(graph.forward_mask.shape, -np.inf)
+    log_out[:, -1] = graph.log_reward
+    log_out[:, :-1][graph.forward_mask[:, :-1]] = log_pb[graph.child, graph.undo][graph.forward_mask[:, :-1]]
+    for states in reversed(graph.levels):
+        log_out[states, :-1] += log_flow[graph.child[states]]
+        log_flow[states] = np.logaddexp.reduce(log_out[states], axis=-1)
+    return log_flow, log_out - log_flow[:, None]
 
 
 def log_path_counts(graph: Graph) -> Vector:
     """log n(s): n counts the ways from the source to s."""
-    log_n = np.full(len(graph.level), -np.inf)
-    log_n[graph.source] = 0
-    for parent, _, child, _ in graph.edges.tolist():
-        log_n[child] = np.logaddexp(log_n[child], log_n[parent])
+    log_n = np.zeros(len(graph.level))
+    for states in graph.levels[1:]:
+        ways = np.where(graph.backward_mask[states], log_n[graph.parent[states]], -np.inf)
+        log_n[states] = np.logaddexp.reduce(ways, axis=-1)
     return log_n
 
 
