@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -43,14 +45,16 @@ def net(p, x):
 
 @pytest.mark.parametrize("name", cases())
 def test_shipped_twins_agree_to_rounding(name):
-    report = check(cases()[name](), steps=(1, 10, 100, 1000))
-    assert report.verdict is Verdict.ROUNDING, report.text()
+    twin = cases()[name]()
+    report = check(twin, steps=(1, 10, 100))
+    long = check(twin, ["updates"], dtype="float64", steps=(1000,))
+    print(report.text(), long.text(), sep="\n\n")
+    assert (report.verdict, long.verdict) == (Verdict.ROUNDING, Verdict.ROUNDING), report.text() + long.text()
     limits = {"map": 0.0, "forward": 1e-12, "loss": 1e-12, "grad": 1e-12, "update": 1e-9, "updates": 1e-9}
-    for row in report.rows:
+    for row in (*report.rows, *long.rows):
         if row.verdict is not None:
-            assert row.float64.size <= limits[row.level], report.text()
-            assert row.float32 is not None and row.guard
-    print(report.text())
+            assert row.guard and row.float64.size <= limits[row.level], report.text() + long.text()
+    assert all(row.float32 is not None for row in report.rows if row.verdict is not None)
 
 
 # Which levels
@@ -221,6 +225,28 @@ def test_clean_relu_training_is_rounding_however_chaotic_its_float32():
     assert any("float64 is the proof" in note for note in report.notes), report.text()
 
 
+@pytest.mark.parametrize(("rate", "verdict"), [(3.9, Verdict.ROUNDING), (3.9 + 1e-7, Verdict.DIFFERENT)])
+def test_training_that_is_chaotic_in_float64_is_held_to_its_own_noise(rate, verdict):
+    class Logistic(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = nn.Parameter(torch.linspace(0.1, 0.9, 8))
+
+    twin = make_twin(  # one step of gradient descent is the logistic map
+        "logistic map",
+        Logistic(),
+        batch={"rate": np.float32(0)},
+        loss=(
+            lambda m, b: (m.x**2 / 2 - 3.9 * (m.x**2 / 2 - m.x**3 / 3)).sum(),
+            lambda p, b: jnp.sum(p["x"] * p["x"] * ((1 - rate) / 2 + rate / 3 * p["x"])),
+        ),
+        optimizer=lambda p: torch.optim.SGD(p, lr=1.0),
+    )
+    report = check(twin, ["updates"], dtype="float64", steps=(1, 45))
+    assert report.verdict is verdict, report.text()
+    assert any("a unit in the last place of float64 grows" in note for note in report.notes), report.text()
+
+
 def test_gradients_of_rounding_alone_are_noted_and_raise_no_alarm():
     report = check(learner(), **FAST)
     assert report.verdict is Verdict.ROUNDING
@@ -340,6 +366,16 @@ def test_the_fixture_fails_a_test_that_differs(parity):
     assert parity(trunk(), "forward", **FAST).verdict is Verdict.ROUNDING
     with pytest.raises(DifferentError):
         parity(trunk("square kernel not transposed"), "forward", **FAST)
+
+
+def test_the_plugin_the_cases_and_the_public_types_import_no_framework():
+    code = """
+import sys
+import crossfade.parity.cases, crossfade.parity.pytest_plugin
+from crossfade.parity import Report, Twin, Verdict
+assert not {"torch", "jax"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_check_leaves_the_user_s_objects_alone():

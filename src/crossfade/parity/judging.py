@@ -7,6 +7,7 @@ from .levels import Levels
 from .side_torch import Quantities
 from .verdict import (
     EPS64,
+    NOISE_FACTOR,
     Comparison,
     Leaves,
     Verdict,
@@ -14,6 +15,7 @@ from .verdict import (
     allow_float64,
     allow_unproved,
     compare,
+    distances,
     is_narrow,
     largest,
     noise,
@@ -41,14 +43,29 @@ class Judge:
 
     def __init__(self, runs: dict[str, Levels], note: Callable[[str], None]):
         self.runs, self.note = runs, note
+        self._grown: dict[str, dict[str, float]] = {}  # by quantity and leaf: what a unit in the last place has become
 
     def float64(self, level: str, torch: Quantities, jax: Quantities) -> dict[str, Comparison]:
-        """The verdict on every quantity of a float64 run."""
+        """The verdict on every quantity of a float64 run.
+
+        Training can be chaotic in float64 too: where updates seem to differ, they are held to what moving every weight
+        by one unit in the last place does to them.
+        """
+        comparisons = self._float64(level, torch, jax)
+        if level == "updates" and any(c.verdict is Verdict.DIFFERENT for c in comparisons.values()):
+            jittered = self.runs["float64"].jittered(level)
+            self._grown = {quantity: distances(jax[quantity], jittered[quantity]) for quantity in jax}
+            comparisons = self._float64(level, torch, jax)
+            worst = max(noise(jax[quantity], jittered[quantity]) for quantity in jax)
+            self.note(f"updates: a unit in the last place of float64 grows to {worst:.1e}; ten times that is allowed.")
+        return comparisons
+
+    def _float64(self, level: str, torch: Quantities, jax: Quantities) -> dict[str, Comparison]:
         comparisons = {}
         for quantity in names(torch, jax):
             a, b = torch.get(quantity, {}), jax.get(quantity, {})
-            if narrow := [leaf for leaf in a.keys() & b.keys() if is_narrow(a[leaf]) or is_narrow(b[leaf])]:
-                self.note(f"{level}: float32 came out of a float64 run and is judged as float32: {', '.join(narrow)}.")
+            if narrow := [leaf for leaf in a if leaf in b and is_narrow(a[leaf]) and is_narrow(b[leaf])]:
+                self.note(f"{level}: float32 came out of both float64 runs and is judged as such: {', '.join(narrow)}.")
             comparisons[quantity] = compare(a, b, self._allow64(level, quantity, a, b), dtypes=level != "env")
         return comparisons
 
@@ -58,6 +75,8 @@ class Judge:
             # Adam and its kin divide a gradient that is nothing but rounding by their epsilon.
             for leaf in allowed.keys() & self._rounding_only:
                 allowed[leaf] = max(allowed[leaf], AMPLIFIED * largest(self.runs["float64"].weights))
+        for leaf, distance in self._grown.get(quantity, {}).items():
+            allowed[leaf] = max(allowed[leaf], NOISE_FACTOR * distance)
         return allowed
 
     @cached_property

@@ -126,8 +126,15 @@ def is_narrow(array: np.ndarray) -> bool:
 
 def noise(single: Leaves, double: Leaves) -> float:
     """How far a float32 result is from its float64 self: the worst leaf, relative to its scale."""
-    pairs = [(single[leaf], double[leaf]) for leaf in _common(single, double)]
-    return max((relative(_noise(a, b), a, b) for a, b in pairs if _inexact(a)), default=0.0)
+    apart = distances(single, double)
+    return max(
+        (relative(apart[leaf], single[leaf], double[leaf]) for leaf in apart if _inexact(single[leaf])), default=0.0
+    )
+
+
+def distances(a: Leaves, b: Leaves) -> dict[str, float]:
+    """The largest finite distance of every leaf."""
+    return {leaf: _noise(a[leaf], b[leaf]) for leaf in _common(a, b)}
 
 
 def relative(distance: float, a: np.ndarray, b: np.ndarray) -> float:
