@@ -116,13 +116,13 @@ def test_data_can_be_the_users(tmp_path):
         text = header + "\n".join(",".join(map(repr, row)) for row in data.tolist())
         (tmp_path / "d.csv").write_text(text)
         np.testing.assert_array_equal(BayesNetParams(n_nodes=3, file=str(tmp_path / "d.csv")).data, data)
-    with pytest.raises(UsageError, match="n_nodes=4 finite numbers"):
+    with pytest.raises(UsageError, match="sample 1: expected n_nodes=4 numbers"):
         BayesNetParams(n_nodes=4, file=str(tmp_path / "d.csv"))
     (tmp_path / "bad.csv").write_text("1,2,3\n4,x,6\n")
-    with pytest.raises(UsageError, match="could not convert string to float: 'x'"):
+    with pytest.raises(UsageError, match="sample 2: .* got '4,x,6'"):
         BayesNetParams(n_nodes=3, file=str(tmp_path / "bad.csv"))
-    (tmp_path / "nan.csv").write_text("1,2,3\n4,nan,6\n")
-    with pytest.raises(UsageError, match="1 that are not finite"):
+    (tmp_path / "nan.csv").write_text("1,nan,3\n4,5,6\n")
+    with pytest.raises(UsageError, match="1 numbers that are not finite"):
         BayesNetParams(n_nodes=3, file=str(tmp_path / "nan.csv"))
     with pytest.raises(UsageError, match="no data file"):
         BayesNetParams(file=str(tmp_path / "none.csv"))

@@ -1,4 +1,4 @@
-"""Checks that params make when they are built."""
+"""Checks that params make when they are built, and on the fields of the files they name."""
 
 import math
 
@@ -31,3 +31,12 @@ def one_of(known: tuple[str, ...], **values: str) -> None:
     for name, value in values.items():
         if value not in known:
             raise UsageError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+
+
+def is_number(text: str) -> bool:
+    """Whether a field of a file reads as a number (nan and inf do)."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

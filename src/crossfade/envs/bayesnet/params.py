@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int32
 
 from ... import random
 from ...errors import UsageError
-from ..checks import at_least, one_of, positive
+from ..checks import at_least, is_number, one_of, positive
 from ..params import Params
 from . import dags, scores
 
@@ -140,17 +140,19 @@ class BayesNetParams(Params):
 def _read(path: Path, n_nodes: int) -> Float64[np.ndarray, "samples d"]:
     if not path.is_file():
         raise UsageError(f"no data file at {path}. Give a CSV file, or leave `file` out.")
-    lines = path.read_text().split("\n")
-    header = bool(lines[0]) and any(character.isalpha() for character in lines[0].replace("e", "").replace("E", ""))
-    try:
-        data = np.array([[float(v) for v in line.split(",")] for line in lines[header:] if line.strip()])
-    except ValueError as problem:
+    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+    if rows and not any(map(is_number, rows[0])):
+        rows = rows[1:]
+    for number, row in enumerate(rows, 1):
+        if len(row) != n_nodes or not all(map(is_number, row)):
+            raise UsageError(
+                f"{path.name}, sample {number}: expected n_nodes={n_nodes} numbers separated by commas, got "
+                f"{','.join(row)!r}."
+            )
+    data = np.array(rows, np.float64)
+    if len(data) < 2 or not np.isfinite(data).all():
         raise UsageError(
-            f"{path.name}: expected rows of {n_nodes} numbers separated by commas; {problem}."
-        ) from problem
-    if data.ndim != 2 or data.shape[1] != n_nodes or len(data) < 2 or not np.isfinite(data).all():
-        raise UsageError(
-            f"{path.name}: expected at least 2 rows of n_nodes={n_nodes} finite numbers, got shape {data.shape} with "
-            f"{(~np.isfinite(data)).sum()} that are not finite. Set n_nodes to the number of columns."
+            f"{path.name}: expected at least 2 samples of finite numbers, got {len(data)} with "
+            f"{(~np.isfinite(data)).sum()} numbers that are not finite."
         )
     return data

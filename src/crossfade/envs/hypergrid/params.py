@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int32
 from ..checks import at_least, not_negative, one_of, positive
 from ..params import Params, countable
 
-PUBLISHED = {
+USUAL = {
     "corners": (0.1, 0.5, 2.0),
     "cosine": (0.1, 0.5, 0.0),
     "deceptive": (1e-5, 0.1, 2.0),
@@ -43,7 +43,7 @@ class HypergridParams(Params):
     reward: Literal["corners", "cosine", "deceptive", "sparse"] = "corners"
     """Which landscape."""
     r0: float | None = None
-    """Reward everywhere, above 0. None takes the constant the landscape was published with."""
+    """Reward everywhere, above 0. None takes the usual constant of the landscape (sparse: 1e-6, a floor of ours)."""
     r1: float | None = None
     """Reward of the wide region. None as above."""
     r2: float | None = None
@@ -52,15 +52,15 @@ class HypergridParams(Params):
     def __post_init__(self) -> None:
         at_least(1, n_dim=self.n_dim)
         at_least(2, length=self.length)
-        one_of(tuple(PUBLISHED), reward=self.reward)
+        one_of(tuple(USUAL), reward=self.reward)
         r0, r1, r2 = self.constants
         positive(r0=r0)
         not_negative(r1=r1, r2=r2)
 
     @property
     def constants(self) -> tuple[float, float, float]:
-        """(r0, r1, r2) with the published values filled in."""
-        given = zip((self.r0, self.r1, self.r2), PUBLISHED[self.reward], strict=True)
+        """(r0, r1, r2) with the usual values filled in."""
+        given = zip((self.r0, self.r1, self.r2), USUAL[self.reward], strict=True)
         r0, r1, r2 = (default if value is None else value for value, default in given)
         return r0, r1, r2
 

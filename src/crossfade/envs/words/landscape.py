@@ -9,6 +9,7 @@ from jaxtyping import Float64, Int
 
 from ... import random
 from ...errors import UsageError
+from ..checks import is_number
 
 LARGEST = 2**24
 
@@ -55,12 +56,12 @@ def read(file: str, letters: str, length: int) -> Float64[np.ndarray, " sequence
 def _read_csv(path: Path, letters: str, length: int) -> tuple[Int[np.ndarray, "rows length"], np.ndarray]:
     with path.open(newline="") as lines:
         rows = [(number, row) for number, row in enumerate(csv.reader(lines), 1) if row]
-    if rows and not _is_number(rows[0][1][-1]):
+    if rows and not is_number(rows[0][1][-1]):
         rows = rows[1:]
     place = {letter: i for i, letter in enumerate(letters)}
     sequence, value = np.empty((len(rows), length), np.int64), np.empty(len(rows))
     for i, (number, row) in enumerate(rows):
-        if len(row) != 2 or len(row[0]) != length or not set(row[0]) <= set(letters) or not _is_number(row[1]):
+        if len(row) != 2 or len(row[0]) != length or not set(row[0]) <= set(letters) or not is_number(row[1]):
             raise UsageError(
                 f"{path.name}, line {number}: expected a sequence of {length} letters out of {letters} and a number, "
                 f"separated by a comma; got {','.join(row)!r}."
@@ -81,14 +82,6 @@ def _read_npz(path: Path, letters: str, length: int) -> tuple[Int[np.ndarray, "r
             f"and `value` of shape (rows,); got {sequence.dtype} {sequence.shape} and {value.shape}."
         )
     return sequence.astype(np.int64), value.astype(np.float64)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _spell(sequence, letters: str) -> str:
