@@ -307,3 +307,15 @@ def test_overwriting_a_batch_after_the_call_changes_nothing(x64):
                         array[...] = 1e6
         nets.append(net)
     assert distance(*nets) == 0.0
+
+
+def test_no_concatenation_in_the_compiled_step(x64):
+    """Fused with the bias gradients it runs six times slower in some processes: docs/step_speed.md."""
+    net, optimizer, mapping = make()
+    step = Step(net, optimizer, jax_loss, mapping, verify=False, clip_norm=0.5)
+    batch = batches(1)[0]
+    step(batch)
+    live = step._live
+    program = jax.jit(live.program.step).lower(live.state, live.fixed.arrays, np.ones(1), batch).compile()
+    assert "dynamic-update-slice(" in program.as_text()
+    assert "concatenate(" not in program.as_text()

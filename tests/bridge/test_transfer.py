@@ -45,12 +45,13 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_writing_to_the_source_after_the_call_changes_nothing(name):
-    source = SOURCES[name]()
-    array = bridge.to_jax({"x": source})["x"]
-    running = slow_sum(array)
-    source[...] = 1.0
-    assert float(running) == 0.0
-    assert not np.asarray(array).any()
+    for _ in range(5):
+        source = SOURCES[name]()
+        array = bridge.to_jax({"x": source})["x"]
+        running = slow_sum(array)
+        source[...] = 1.0
+        assert float(running) == 0.0
+        assert not np.asarray(array).any()
 
 
 def test_the_race_is_real_where_copy_is_refused():

@@ -7,9 +7,9 @@ change, the learning rates, are arguments; every other hyper-parameter is a cons
 Two details decide the speed, both measured (docs/step_speed.md):
 
 - Gradients are taken with respect to the leaves. Through the slices of one vector XLA pads and adds vector by vector.
-- Leaves are written into the flat gradient one by one. A `concatenate` is fused with the sums over the batch that make
-  the bias gradients, and that kernel reads, under a mask, far behind the end of its inputs: harmless where those pages
-  are mapped, a microcode assist for each load where they are not. Some processes then need 6 ms for a 1 ms step.
+- Leaves are written into the flat gradient one by one. A `concatenate` gets fused with the sums that make the bias
+  gradients, and the fused kernel issues masked loads far behind its inputs: free where those pages are present, 127 ns
+  each where they are not. In some processes a 1 ms step then takes 6 ms.
 """
 
 from collections.abc import Callable, Iterable

@@ -2,8 +2,8 @@
 
 On a CPU both frameworks can read NumPy memory without copying it, and JAX runs asynchronously: a batch that is handed
 over as a view and then overwritten (what every replay buffer does) reaches the computation half old and half new.
-`jax.dlpack.from_dlpack(copy=True)` and `jax.device_put(may_alias=False)` alias all the same, so nothing here relies
-on them unless the caller writes `copy=False`.
+`jax.dlpack.from_dlpack(copy=True)` and `jax.device_put(may_alias=False)` alias all the same, and even `jnp.array` may
+read its NumPy argument after it has returned. So the copy is made here, by NumPy, before JAX sees anything.
 """
 
 from typing import Any
@@ -91,7 +91,7 @@ def numpy_to_tensor(array: Any, name: str = "array") -> torch.Tensor:
 
 def numpy_to_jax(array: np.ndarray, name: str = "array") -> jax.Array:
     """A JAX array holding a private copy, in the same dtype or not at all."""
-    return jnp.array(_kept(array, name))
+    return jax.device_put(np.array(_kept(array, name)))
 
 
 def narrowed(array: np.ndarray, name: str) -> np.ndarray:
@@ -123,7 +123,7 @@ def _leaf_to_jax(leaf: Any, name: str, copy: bool, narrow: bool) -> jax.Array:
     else:
         raise TransferError(f"{name}: expected a tensor, an array or a number, got {type(leaf).__name__}.")
     array = narrowed(array, name) if narrow else _kept(array, name)
-    return jnp.array(array) if copy else jax.device_put(array)
+    return jax.device_put(np.array(array) if copy else array)
 
 
 def _leaf_to_torch(leaf: Any, name: str, copy: bool) -> torch.Tensor:

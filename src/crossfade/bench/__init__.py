@@ -1,0 +1,1 @@
+"""Speed, measured: the benches behind `crossfade bench`."""
