@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 .PHONY: demo test lint types bench clean
 
 demo: $(STAMP)
-	$(BIN)/python -m crossfade.demo
+	$(BIN)/python examples/there_and_back.py
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)

@@ -1,6 +1,7 @@
 """What the command line can name: strings only, so that listing it imports no framework."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from .errors import UsageError, nearest
 
@@ -12,6 +13,25 @@ class Item:
     help: str
     target: str  # "module:attribute"
 
+
+@dataclass(frozen=True)
+class System:
+    """A learning system: its config and its two halves, each named by the place it is loaded from."""
+
+    help: str
+    config: str
+    torch: str
+    jax: str
+
+
+SYSTEMS = {
+    "gflownet": System(
+        "objects sampled in proportion to their reward",
+        config="crossfade.algos.gflownet.config:GFlowNetConfig",
+        torch="crossfade.algos.gflownet.system_torch:System",
+        jax="crossfade.algos.gflownet.system_jax:System",
+    ),
+}
 
 MODES = {
     "torch": "NumPy env, torch policy, torch eager learner, Python loop",
@@ -35,7 +55,10 @@ BENCHES = {
 }
 
 
-def lookup(kind: str, table: dict[str, Item], name: str) -> Item:
+T = TypeVar("T")
+
+
+def lookup(kind: str, table: dict[str, T], name: str) -> T:
     """The named item, or an error with the nearest name."""
     if name not in table:
         raise UsageError(f"unknown {kind} {name!r}.{nearest(name, table)} Known: {', '.join(table)}.")

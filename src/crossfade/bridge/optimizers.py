@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import UsageError
 from .mapping import Mapping
-from .optimizers_optax import OptaxOptimizer, build_optax, read_optax
+from .optimizers_optax import OptaxOptimizer, build_optax, read_optax, write_optax
 from .optimizers_torch import OptimizerState, Parameters, by_name, read_torch, write_torch
 from .schedules import advance, to_schedule
 
@@ -25,6 +25,7 @@ __all__ = [
     "read_torch",
     "to_optax",
     "to_torch_optimizer",
+    "write_optax",
     "write_torch",
 ]
 

@@ -57,7 +57,7 @@ def build_optax(
         clip = clip_by_global_norm(clip_norm)
         links.insert(0, clip if everything else optax.masked(clip, trained))
     tx = optax.chain(*links) if len(links) > 1 else links[0]
-    return OptaxOptimizer(tx, _fill(tx.init(params), state, mapping), rates)
+    return OptaxOptimizer(tx, write_optax(state, tx.init(params), mapping), rates)
 
 
 def read_optax(opt_state: PyTree, template: OptimizerState, mapping: Mapping) -> OptimizerState:
@@ -137,8 +137,8 @@ def _moments_survive(entry: Entry, mapping: Mapping) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(probes, back, strict=True))
 
 
-def _fill(opt_state: PyTree, state: OptimizerState, mapping: Mapping) -> PyTree:
-    """`opt_state` with the moments and counts of `state` in place."""
+def write_optax(state: OptimizerState, opt_state: PyTree, mapping: Mapping) -> PyTree:
+    """`opt_state`, of `build_optax` or of optax's own optimisers, with the moments and counts of `state` in place."""
     step = state.step
     leaves: dict[str, dict[str, jax.Array]] = {}
     for slot in {slot for moments in state.moments.values() for slot in moments} - {"step"}:

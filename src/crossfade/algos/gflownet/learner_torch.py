@@ -1,0 +1,63 @@
+"""Learning in torch: make a policy and its optimiser, take a step. Twin: learner_jax.py."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.optim.lr_scheduler import StepLR
+
+from . import losses_torch, nodes_numpy
+from .batch import Batch
+from .config import GFlowNetConfig, needs_flow
+from .policy_torch import Policy
+from .tensors import to_tensors
+
+
+def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
+    """The policy for an environment, holding these parameters in the config's precision."""
+    policy = Policy(
+        env.observation_dim,
+        env.n_actions,
+        env.n_parents,
+        hidden=config.hidden,
+        layers=config.layers,
+        backward=config.backward,
+        flow=needs_flow(config.loss),
+        z_dim=config.z_dim,
+    ).to(getattr(torch, config.dtype))
+    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
+    return policy
+
+
+def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.Adam, StepLR]:
+    """Adam with a learning rate of its own for log Z, and the schedule of both."""
+    networks = [p for name, p in policy.named_parameters() if name != "log_z"]
+    groups = [{"params": networks, "lr": config.lr}, {"params": [policy.log_z], "lr": config.lr_z}]
+    optimizer = torch.optim.Adam(groups)
+    return optimizer, StepLR(optimizer, config.lr_period, config.lr_gamma)
+
+
+def update(
+    policy: Policy, optimizer: torch.optim.Adam, scheduler: StepLR, batch: Batch, config: GFlowNetConfig
+) -> dict[str, Tensor]:
+    """One step down the loss, in place."""
+    value, info = losses_torch.loss(policy, batch, config)
+    # A head that a loss does not read still gets a gradient, of zeros: otherwise torch would leave it out of the step
+    # while optax moves every parameter on.
+    optimizer.zero_grad(set_to_none=False)
+    value.backward()
+    if config.clip_norm is not None:
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], config.clip_norm)
+    optimizer.step()
+    scheduler.step()
+    return {name: quantity.detach() for name, quantity in info.items()}
+
+
+@torch.no_grad()
+def log_pf_table(policy: Policy, env: Any) -> Float[np.ndarray, "states a"]:
+    """log P_F of every state of an enumerable environment."""
+    nodes = to_tensors(nodes_numpy.table(env), policy.log_z.dtype)
+    return policy(nodes.observation, nodes.forward_mask, nodes.backward_mask).log_pf.double().numpy()

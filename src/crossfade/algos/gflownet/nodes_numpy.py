@@ -1,0 +1,93 @@
+"""Which states become nodes, in NumPy. Twin: nodes_jax.py. What a node is, batch.py says.
+
+With `parents`, which flow matching needs, each node also points to its parents' nodes.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ...envs.base_numpy import State
+from ...errors import UsageError
+from .batch import Batch, Trajectories
+
+
+def table(env: Any, parents: bool = False) -> Batch:
+    """Every state of the environment as a node, and no trajectories yet: made once, used by `at_table`."""
+    x = env.state(np.arange(env.n_states)).x
+    nodes = _nodes(env, x)
+    if not parents:
+        return nodes
+    before, action = _parents(env, x)
+    return nodes._replace(parent_node=env.index(_open(before)), parent_action=action)
+
+
+def at_table(trajectories: Trajectories, env: Any, table: Batch) -> Batch:
+    """Trajectories over the nodes of `table`."""
+    return _placed(table, env.index(_open(trajectories.x)), trajectories)
+
+
+def dense(trajectories: Trajectories, env: Any, parents: bool = False) -> Batch:
+    """One node per visited state, padding included."""
+    x = trajectories.x.reshape(-1, trajectories.x.shape[-1])
+    node = np.arange(len(x)).reshape(trajectories.x.shape[:-1])
+    return _placed(_with_parents(env, x, parents), node, trajectories)
+
+
+def unique(trajectories: Trajectories, env: Any, capacity: int, parents: bool = False) -> Batch:
+    """One node per distinct visited state, filled up with copies of the source to `capacity` nodes.
+
+    The fixed number keeps compiled programs from being compiled anew for every batch.
+    """
+    x = trajectories.x.reshape(-1, trajectories.x.shape[-1])
+    distinct, node = np.unique(x, axis=0, return_inverse=True)
+    if len(distinct) > capacity:
+        raise UsageError(
+            f"expected at most {capacity} distinct states in a batch, got {len(distinct)}. Raise the capacity, or use "
+            f"execution=dense."
+        )
+    filler = np.broadcast_to(env.reset().x, (capacity - len(distinct), x.shape[-1]))
+    nodes = _with_parents(env, np.concatenate([distinct, filler]), parents)
+    return _placed(nodes, node.reshape(trajectories.x.shape[:-1]), trajectories)
+
+
+def _open(x: np.ndarray) -> State:
+    return State(x, np.zeros(x.shape[:-1], bool))
+
+
+def _nodes(env: Any, x: np.ndarray) -> Batch:
+    state = _open(x)
+    return Batch(
+        observation=env.observe(state),
+        forward_mask=env.forward_mask(state),
+        backward_mask=env.backward_mask(state),
+        log_reward=env.log_reward(state),
+        node=None,
+        action=None,
+        parent=None,
+        valid=None,
+    )
+
+
+def _parents(env: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The object before each backward action (anything where that is not valid), and the action that redoes it."""
+    slots = np.broadcast_to(np.arange(env.n_parents), (len(x), env.n_parents))
+    state = _open(np.broadcast_to(x[:, None], (*slots.shape, x.shape[-1])))
+    valid = env.backward_mask(_open(x))
+    before = np.where(valid[..., None], env.unstep(state, slots).x, env.reset().x)
+    return before, np.where(valid, env.action_of(state, slots), 0)
+
+
+def _with_parents(env: Any, x: np.ndarray, parents: bool) -> Batch:
+    """Nodes for x; with `parents`, followed by nodes for the parents of each."""
+    if not parents:
+        return _nodes(env, x)
+    before, action = _parents(env, x)
+    nodes = _nodes(env, np.concatenate([x, before.reshape(-1, x.shape[-1])]))
+    extra = np.zeros((action.size, env.n_parents), action.dtype)
+    place = len(x) + np.arange(action.size).reshape(action.shape)
+    return nodes._replace(parent_node=np.concatenate([place, extra]), parent_action=np.concatenate([action, extra]))
+
+
+def _placed(nodes: Batch, node: np.ndarray, trajectories: Trajectories) -> Batch:
+    return nodes._replace(node=node, action=trajectories.action, parent=trajectories.parent, valid=trajectories.valid)

@@ -1,0 +1,73 @@
+"""The learner as one function of tensors, for mode `torch_pure`: gradient and Adam in one `torch.compile`d step."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value
+
+from . import losses_torch
+from .batch import Batch
+from .config import GFlowNetConfig
+from .policy_torch import Policy
+
+Tensors = dict[str, Tensor]
+BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
+
+
+class State(NamedTuple):
+    """Everything that learning changes."""
+
+    params: Tensors
+    exp_avg: Tensors
+    exp_avg_sq: Tensors
+    step: Tensor  # of float64: bias corrections are powers of it
+
+
+class _Loss(torch.nn.Module):
+    """The loss as a module around the policy, so that `functional_call` can run it on other parameters."""
+
+    def __init__(self, policy: Policy, config: GFlowNetConfig):
+        super().__init__()
+        self.policy, self.config = policy, config
+
+    def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return losses_torch.loss(self.policy, batch, self.config)
+
+
+def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
+    """The state in which a torch policy and its optimiser stand."""
+    params = {name: p.detach().clone() for name, p in policy.named_parameters()}
+    slots = {name: optimizer.state.get(p, {}) for name, p in policy.named_parameters()}
+    moment = lambda slot: {n: slots[n][slot].clone() if slots[n] else torch.zeros_like(p) for n, p in params.items()}
+    step = next((s["step"] for s in slots.values() if s), torch.zeros(()))
+    return State(params, moment("exp_avg"), moment("exp_avg_sq"), step.double())
+
+
+def make_update(policy: Policy, config: GFlowNetConfig) -> Callable[[State, Batch], tuple[State, dict[str, Tensor]]]:
+    """`update(state, batch) -> (state, info)`, not yet compiled."""
+    module = _Loss(policy, config)
+
+    def loss(params: Tensors, batch: Batch):
+        return functional_call(module, {f"policy.{name}": p for name, p in params.items()}, (batch,))
+
+    def update(state: State, batch: Batch) -> tuple[State, dict[str, Tensor]]:
+        grads, (_, info) = grad_and_value(loss, has_aux=True)(state.params, batch)
+        if config.clip_norm is not None:
+            norm = torch.stack([g.square().sum() for name, g in grads.items() if name != "log_z"]).sum().sqrt()
+            factor = (config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
+            grads = {name: g if name == "log_z" else g * factor for name, g in grads.items()}
+        decay = config.lr_gamma ** torch.floor(state.step / config.lr_period)
+        step = state.step + 1
+        exp_avg = {n: torch.lerp(state.exp_avg[n], g, 1 - BETA_1) for n, g in grads.items()}
+        exp_avg_sq = {n: BETA_2 * state.exp_avg_sq[n] + (1 - BETA_2) * g.square() for n, g in grads.items()}
+        params = {}
+        for name, p in state.params.items():
+            lr = decay * (config.lr_z if name == "log_z" else config.lr)
+            size = (lr / (1 - BETA_1**step)).to(p.dtype)
+            denominator = exp_avg_sq[name].sqrt() / (1 - BETA_2**step).sqrt().to(p.dtype) + EPS
+            params[name] = p - size * exp_avg[name] / denominator
+        return State(params, exp_avg, exp_avg_sq, step), {name: quantity.detach() for name, quantity in info.items()}
+
+    return update

@@ -1,0 +1,97 @@
+"""A GFlowNet as the trainers see it, JAX side. Twin: system_torch.py."""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+from jaxtyping import Array, PyTree
+
+from ...envs.registry import make
+from ...random import random_numpy as random
+from . import acting_jax, evaluation, full, host, init, learner_jax, losses_jax, nodes_numpy, noise_numpy
+from .batch import Batch
+from .config import GFlowNetConfig
+from .execution import resolve
+from .policy_jax import Policy
+
+
+class System:
+    """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
+
+    def __init__(self, config: GFlowNetConfig):
+        self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
+        self.config = replace(config, execution=resolve(config, self.host_env))
+        self.key, self.init_key = random.split(random.key(config.seed))
+        self.parents = config.loss == "fm"
+        self.table = (
+            nodes_numpy.table(self.host_env, self.parents).floats_as(config.dtype)
+            if self.config.execution == "table"
+            else None
+        )
+        self._logits = eqx.filter_jit(Policy.forward_logits)
+        self._choose = jax.jit(acting_jax.choose)
+        self._log_pf = eqx.filter_jit(lambda policy: learner_jax.log_pf_table(policy, self.env))
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The parameters a run starts from."""
+        return init.parameters(self.config, self.host_env, self.init_key, self.config.dtype)
+
+    def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
+        return learner_jax.make_policy(self.config, self.env, parameters)
+
+    def make_optimizer(self, policy: Policy) -> optax.GradientTransformation:
+        return learner_jax.make_optimizer(self.config, policy)
+
+    def loss(self, policy: Policy, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        return losses_jax.loss(policy, batch, self.config)
+
+    def collect(self, policy: Policy, step: int) -> Batch:
+        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        trajectories = host.sample(self._chooser(policy), self.host_env, self._noise(step))
+        if self.table is not None:
+            return nodes_numpy.at_table(trajectories, self.host_env, self.table)
+        return nodes_numpy.dense(trajectories, self.host_env, self.parents).floats_as(self.config.dtype)
+
+    def update(
+        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
+    ) -> tuple[Policy, PyTree, dict[str, Array]]:
+        return learner_jax.update(policy, tx, opt_state, batch, self.config)
+
+    def train(
+        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, step: int, n: int
+    ) -> tuple[Policy, PyTree, dict[str, Array]]:
+        """`n` iterations from `step` in one compiled program; the memory of policy and state is given away."""
+        key = jax.random.wrap_key_data(jax.numpy.asarray(self.key))
+        return full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
+
+    def evaluate(self, policy: Policy) -> dict[str, float]:
+        """Exact distances from the target where the environment can be enumerated."""
+        if evaluation.graph_of(self.config.env) is None:
+            return {}
+        log_pf = np.asarray(self._log_pf(policy))
+        return evaluation.exact_metrics(self.config.env, log_pf, float(policy.log_z.sum()))
+
+    def _noise(self, step: int) -> Any:
+        env, key = self.host_env, random.fold_in(self.key, step)
+        return noise_numpy.draw(key, env.max_steps, self.config.batch_size, env.n_actions, self.config.dtype)
+
+    def _chooser(self, policy: Policy) -> Any:
+        """Acts by the table where there is one: then the network has been evaluated once, not once per step."""
+        table = None if self.table is None else np.asarray(self._logits(policy, self._floats(self.table.observation)))
+
+        def choose(state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+            if table is not None:
+                logits = table[self.host_env.index(state)]
+            else:
+                logits = self._logits(policy, self._floats(self.host_env.observe(state)))
+            mask = self.host_env.forward_mask(state)
+            acting = self.config.epsilon, self.config.temperature
+            return np.asarray(self._choose(logits, mask, gumbel, explore, *acting))
+
+        return choose
+
+    def _floats(self, array: np.ndarray) -> np.ndarray:
+        return array.astype(self.config.dtype)

@@ -1,0 +1,107 @@
+"""A GFlowNet as the trainers see it, torch side. Twin: system_jax.py."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...envs.registry import make
+from ...random import random_numpy as random
+from . import acting_torch, evaluation, host, init, learner_torch, losses_torch, nodes_numpy, noise_numpy, objects, pure
+from .batch import Batch
+from .config import GFlowNetConfig
+from .execution import resolve
+from .policy_torch import Policy
+from .tensors import to_tensors
+
+
+class System:
+    """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
+
+    def __init__(self, config: GFlowNetConfig):
+        self.config = config
+        self.env = make(config.env, "numpy")
+        self.key, self.init_key = random.split(random.key(config.seed))
+        self.dtype = getattr(torch, config.dtype)
+        self.execution = resolve(config, self.env)
+        self.parents = config.loss == "fm"
+        self.table = (
+            nodes_numpy.table(self.env, self.parents).floats_as(config.dtype) if self.execution == "table" else None
+        )
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The parameters a run starts from."""
+        return init.parameters(self.config, self.env, self.init_key, self.config.dtype)
+
+    def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
+        return learner_torch.make_policy(self.config, self.env, parameters)
+
+    def make_optimizer(self, policy: Policy) -> Any:
+        return learner_torch.make_optimizer(self.config, policy)
+
+    def collect(self, policy: Policy, step: int) -> Batch:
+        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        trajectories = host.sample(self._chooser(policy), self.env, self._noise(step))
+        if self.table is not None:
+            return nodes_numpy.at_table(trajectories, self.env, self.table)
+        if self.execution == "unique":
+            nodes = nodes_numpy.unique(trajectories, self.env, trajectories.x[..., 0].size, self.parents)
+            return nodes.floats_as(self.config.dtype)
+        return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype)
+
+    def collect_one_by_one(self, policy: Policy, step: int) -> Batch:
+        """The same trajectories from a list of environment objects, as PyTorch code collects them today."""
+        trajectories = objects.sample(self._act(policy), self.env, self._noise(step))
+        return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype)
+
+    def tensors(self, batch: Batch) -> Batch:
+        return to_tensors(batch, self.dtype)
+
+    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
+        return learner_torch.update(policy, *optimizer, batch, self.config)
+
+    def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return losses_torch.loss(policy, batch, self.config)
+
+    def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
+        return pure.init(policy, optimizer)
+
+    def pure_update(self, policy: Policy) -> Any:
+        return pure.make_update(policy, self.config)
+
+    def evaluate(self, policy: Policy) -> dict[str, float]:
+        """Exact distances from the target where the environment can be enumerated."""
+        if evaluation.graph_of(self.config.env) is None:
+            return {}
+        log_pf = learner_torch.log_pf_table(policy, self.env)
+        return evaluation.exact_metrics(self.config.env, log_pf, policy.log_z.sum().item())
+
+    def _noise(self, step: int) -> Any:
+        key = random.fold_in(self.key, step)
+        return noise_numpy.draw(key, self.env.max_steps, self.config.batch_size, self.env.n_actions, self.config.dtype)
+
+    def _chooser(self, policy: Policy) -> Any:
+        """Acts by the table where there is one: then the network has been evaluated once, not once per step."""
+        if self.table is None:
+            return self._act(policy)
+        with torch.no_grad():
+            logits = policy.forward_logits(torch.from_numpy(self.table.observation).to(self.dtype))
+
+        def choose(state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+            index = torch.from_numpy(np.asarray(self.env.index(state))).long()
+            return self._choose(logits[index], state, gumbel, explore)
+
+        return choose
+
+    def _act(self, policy: Policy) -> Any:
+        def choose(state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+            with torch.no_grad():
+                logits = policy.forward_logits(torch.from_numpy(self.env.observe(state)).to(self.dtype))
+            return self._choose(logits, state, gumbel, explore)
+
+        return choose
+
+    def _choose(self, logits: Tensor, state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+        mask, gumbel, explore = map(torch.from_numpy, (self.env.forward_mask(state), gumbel, explore))
+        return acting_torch.choose(logits, mask, gumbel, explore, self.config.epsilon, self.config.temperature).numpy()

@@ -1,0 +1,129 @@
+"""A run from its config to its end: make the trainer of the mode, loop over chunks, log, evaluate, save, resume."""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import checkpoint
+from ..loading import load_attribute
+from ..registry import SYSTEMS, lookup
+from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
+from ..run.settings import RunConfig
+from .trainer import Snapshot, Trainer
+
+
+def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = None, step: int = 0) -> Trainer:
+    """The trainer of `config.mode`, at the start or where a snapshot was taken."""
+    item = lookup("system", SYSTEMS, system)
+    torch_system = load_attribute(item.torch)(config)
+    snapshot = snapshot or Snapshot(torch_system.parameters())
+    if config.mode == "torch":
+        from .torch_loop import TorchTrainer
+
+        return TorchTrainer(torch_system, snapshot, step)
+    if config.mode == "torch_pure":
+        from .torch_pure import TorchPureTrainer
+
+        return TorchPureTrainer(torch_system, snapshot, step)
+    jax_system = load_attribute(item.jax)(config)
+    if config.mode == "jax_minimal":
+        from .jax_minimal import JaxMinimalTrainer
+
+        return JaxMinimalTrainer(torch_system, jax_system, snapshot, step)
+    if config.mode == "jax_policy":
+        from .jax_policy import JaxPolicyTrainer
+
+        return JaxPolicyTrainer(jax_system, torch_system, snapshot, step)
+    from .jax_full import JaxFullTrainer
+
+    return JaxFullTrainer(jax_system, torch_system, snapshot, step)
+
+
+@contextlib.contextmanager
+def precision(config: RunConfig) -> Iterator[None]:
+    """64-bit JAX for a float64 run, and only for that."""
+    if config.dtype == "float32" or config.mode in ("torch", "torch_pure"):
+        yield
+        return
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, quiet: bool = False) -> dict[str, Any]:
+    """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe."""
+    with precision(config):
+        bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
+        start = bundle.step if bundle else 0
+        snapshot = Snapshot(bundle.params, bundle.optimizer) if bundle else None
+        trainer = make_trainer(system, config, snapshot, start)
+        if resume:
+            run.resume(start)
+        seconds: list[tuple[int, float]] = []
+
+        def body(step: int, n: int) -> dict[str, np.ndarray]:
+            began = time.perf_counter()
+            metrics = trainer.run(step, n)
+            seconds.append((n, time.perf_counter() - began))
+            return {f"train/{name}": values for name, values in metrics.items()} | {"updates": step + 1 + np.arange(n)}
+
+        def save(step: int, window: dict[str, np.ndarray]) -> None:
+            state = trainer.snapshot()
+            checkpoint.save(
+                run.checkpoints,
+                params=state.parameters,
+                optimizer=state.optimizer,
+                replay={"window": window},
+                step=step,
+                keep=config.keep,
+                meta={"system": system, "mode": config.mode},
+            )
+
+        evaluation: dict[str, float] = {}
+
+        def evaluate(step: int) -> dict[str, float]:
+            evaluation.clear()
+            evaluation.update(trainer.evaluate())
+            return evaluation
+
+        with (
+            Log(run, quiet=True) as log,
+            Progress(config.steps, start=start, title=f"{system} {config.mode}", quiet=quiet) as bar,
+            StopOnSignal(quiet=quiet) as stop,
+        ):
+            reached = run_chunks(
+                config.steps,
+                config.chunk,
+                body,
+                start=start,
+                window=bundle.replay["window"] if bundle else None,
+                on_log=log,
+                log_every=config.log_every,
+                on_eval=evaluate,
+                eval_every=config.eval_every,
+                on_checkpoint=save,
+                checkpoint_every=config.checkpoint_every,
+                on_progress=bar.update,
+                stop=stop,
+            )
+        parts = {
+            f"time/{part}": spent / sum(trainer.clock.seconds.values()) for part, spent in trainer.clock.seconds.items()
+        }
+        result = {**evaluation, **speed(seconds), **parts}
+        if reached == config.steps:
+            run.finish(reached, result)
+        return result
+
+
+def speed(chunks: list[tuple[int, float]]) -> dict[str, float]:
+    """Iterations per second of the median chunk, and what the first chunk took beyond it: the time of compiling."""
+    if not chunks:
+        return {}
+    steady = statistics.median(seconds / n for n, seconds in (chunks[1:] or chunks))
+    first_n, first = chunks[0]
+    return {"time/its": 1 / steady, "time/compile": max(0.0, first - first_n * steady) if chunks[1:] else float("nan")}

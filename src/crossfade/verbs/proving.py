@@ -1,0 +1,149 @@
+"""Verbs that name, prove and convert: list, parity, convert, doctor."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from .common import Common, print_json, status
+
+
+@dataclass(kw_only=True)
+class List(Common):
+    """Systems, modes, proofs and benches that can be named; of one system, its settings.
+
+    crossfade list
+
+    crossfade list gflownet
+    """
+
+    system: Annotated[Positional[str | None], arg(metavar="SYSTEM")] = None
+    """Show the settings of this system."""
+
+    def run(self) -> int:
+        from ..registry import BENCHES, MODES, SYSTEMS, TWINS
+
+        if self.system is not None:
+            return self._settings(self.system)
+        table = {
+            "systems": {name: system.help for name, system in SYSTEMS.items()},
+            "modes": MODES,
+            "parity": {name: item.help for name, item in TWINS.items()},
+            "bench": {name: item.help for name, item in BENCHES.items()},
+        }
+        if self.json:
+            return print_json(table)
+        for kind, rows in table.items():
+            print(kind)
+            for name, line in rows.items():
+                print(f"  {name:<14} {line}")
+        return 0
+
+    def _settings(self, name: str) -> int:
+        from ..config import describe
+        from ..loading import load_attribute
+        from ..presets import PRESETS
+        from ..registry import SYSTEMS, lookup
+
+        rows = describe(load_attribute(lookup("system", SYSTEMS, name).config)())
+        presets = {preset: " ".join(words) for preset, words in PRESETS.get(name, {}).items()}
+        if self.json:
+            return print_json({"settings": [row._asdict() for row in rows], "presets": presets})
+        for row in rows:
+            print(f"{row.key + '=' + row.default:<28} {row.doc}")
+        for preset, words in presets.items():
+            print(f"--preset {preset:<19} {words}")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Parity(Common):
+    """Prove that the two sides of a system are the same. Exit code 1 when DIFFERENT.
+
+    crossfade parity policy_value --level grad
+
+    crossfade parity my_package.twins:my_twin
+    """
+
+    system: Annotated[Positional[str], arg(metavar="SYSTEM|MODULE:TWIN")]
+    """A name from `crossfade list`, or your own Twin (or a function that makes one)."""
+    level: Literal["all", "map", "forward", "loss", "grad", "update", "updates", "env", "rollout"] = "all"
+    """Climb up to this level."""
+    dtype: Literal["both", "float64", "float32"] = "both"
+    """Precisions to compare in."""
+
+    def run(self) -> int:
+        from ..loading import load_attribute
+        from ..registry import TWINS, lookup
+
+        target = self.system if ":" in self.system else lookup("system", TWINS, self.system).target
+        from .. import parity
+
+        twin = load_attribute(target, parity.Twin)
+        with status(f"proving {twin.name}", self):
+            report = parity.check(twin, levels=self.level, dtype=self.dtype)
+        page = report.save(self.runs_dir / "parity" / f"{twin.name}.html")
+        if self.json:
+            print_json(report.json())
+        else:
+            print(report.text())
+            print(f"report: {page}")
+        return report.exit_code
+
+
+@dataclass(kw_only=True)
+class Convert(Common):
+    """Turn a checkpoint into another format. Nothing is ever unpickled.
+
+    crossfade convert policy.pt --to orbax
+
+    crossfade convert runs/x/checkpoints --to torch --out policy.pt
+    """
+
+    checkpoint: Annotated[Positional[Path], arg(metavar="CKPT")]
+    """A bundle or folder of bundles, .pt/.pth, .safetensors, .npz, or an orbax folder; recognised by content."""
+    to: Literal["torch", "jax", "orbax", "npz", "safetensors", "bundle"] = "torch"
+    """The format to write."""
+    out: Path | None = None
+    """Where to write it; by default beside the source."""
+
+    def run(self) -> int:
+        from .. import checkpoint
+
+        written = checkpoint.convert(self.checkpoint, self.to, self.out)
+        if self.json:
+            return print_json({"written": str(written)})
+        print(written)
+        return 0
+
+
+@dataclass(kw_only=True)
+class Doctor(Common):
+    """Versions, devices and missing extras; with models of your own: match them and prove the match.
+
+    crossfade doctor
+
+    crossfade doctor my_models:TorchNet my_models:make_jax_net --input 4x8
+    """
+
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="TORCH JAX ...")] = ()
+    """Pairs of MODULE:ATTR, torch first: a model, or a class or function that makes one without arguments."""
+    input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
+    """The torch input: a shape with its batch axis such as 4x8, or MODULE:ATTR. One per pair, or one for all."""
+    jax_input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
+    """The JAX input where its layout differs (NHWC)."""
+
+    def run(self) -> int:
+        from .. import doctor
+
+        if not self.models:
+            health = doctor.environment()
+            return print_json(health) if self.json else doctor.print_environment(health)
+        with status("matching", self):
+            reports = doctor.examine(self.models, self.input, self.jax_input)
+        if self.json:
+            print_json([report.json() for _, report in reports])
+        for mapping, report in () if self.json else reports:
+            print(mapping.explain(), report.text(), sep="\n\n")
+        return max(report.exit_code for _, report in reports)

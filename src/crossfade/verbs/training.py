@@ -1,0 +1,195 @@
+"""Verbs that run systems: train, climb, eval, report, bench."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from ..errors import CrossfadeError, UsageError
+from .common import Common, print_json
+
+
+@dataclass(kw_only=True)
+class Train(Common):
+    """Train a system. `crossfade list gflownet` shows its settings.
+
+    crossfade train gflownet env=grid env.length=16 mode=jax_full steps=5000 seed=0
+
+    crossfade train --resume runs/gflownet/tb-grid-jax_full-s0-20260101-120000 mode=torch
+    """
+
+    words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
+    """The system, then any settings."""
+    preset: str | None = None
+    """A named setting to start from."""
+    config: Path | None = None
+    """A YAML file of settings; words on the command line go before it, a preset behind."""
+    resume: Path | None = None
+    """Go on with this run from its last checkpoint, in another mode too."""
+
+    def run(self) -> int:
+        from ..run import RunDir
+        from ..trainers.training import train
+
+        if self.resume is not None:
+            run = RunDir.open(self.resume, write=True)
+            system, words = _resumed(run, self.words)
+            config = _config(system, words, run.config_path)
+            run.save_config(config)
+        else:
+            system, words = _system(self.words)
+            config = _config(system, words, self.config, self.preset)
+            run = RunDir.create(self.runs_dir, system, config.parts, config.seed, config)
+        with run:
+            result = train(system, config, run, resume=self.resume is not None, quiet=self.quiet or self.json)
+        if self.json:
+            return print_json({"run": str(run.path), **result})
+        for name, value in result.items():
+            print(f"{name:<18} {value:.6g}")
+        print(f"run: {run.path}")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Climb(Common):
+    """Every mode in turn: parity with the mode below, speed, learning; one table, one HTML report.
+
+    crossfade climb gflownet steps=1000
+    """
+
+    words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
+    """The system, then any settings but the mode."""
+    preset: str | None = None
+    """A named setting to start from."""
+    modes: tuple[str, ...] = ()
+    """The rungs to climb, lowest first; all of them by default."""
+    updates: int = 20
+    """Float64 updates over which each mode is compared with the one below."""
+
+    def run(self) -> int:
+        from ..parity import Verdict
+        from ..run.settings import MODES
+        from ..trainers.ladder import climb
+        from ..trainers.ladder_report import write_page
+        from .ladder import LadderTable
+
+        system, words = _system(self.words)
+        config = _config(system, words, preset=self.preset)
+        if unknown := [mode for mode in self.modes if mode not in MODES]:
+            raise UsageError(f"unknown mode {unknown[0]!r}. Known: {', '.join(MODES)}.")
+        modes = [mode for mode in MODES if not self.modes or mode in self.modes]
+        silent = self.quiet or self.json
+        with LadderTable(silent) as table:
+            rungs = climb(
+                system, config, self.runs_dir, modes=modes, updates=self.updates, on_rung=table.add, quiet=silent
+            )
+        page = write_page(self.runs_dir / system / "climb.html", f"{system}: the ladder", rungs)
+        different = any(rung.parity is not None and rung.parity.verdict is Verdict.DIFFERENT for rung in rungs)
+        if self.json:
+            print_json([rung.json() for rung in rungs])
+        else:
+            print(f"report: {page}")
+        return int(different)
+
+
+@dataclass(kw_only=True)
+class Eval(Common):
+    """Evaluate a run's last checkpoint.
+
+    crossfade eval runs/gflownet/tb-grid-jax_full-s0-20260101-120000
+    """
+
+    path: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The folder of a run."""
+
+    def run(self) -> int:
+        from .. import checkpoint
+        from ..run import RunDir
+        from ..run.files import write_json
+        from ..trainers.trainer import Snapshot
+        from ..trainers.training import make_trainer, precision
+
+        run = RunDir.open(self.path)
+        system = run.meta["system"]
+        config = _config(system, (), run.config_path)
+        bundle = checkpoint.load(run.checkpoints, side="numpy")
+        with precision(config):
+            found = make_trainer(system, config, Snapshot(bundle.params, bundle.optimizer), bundle.step).evaluate()
+        if not found:
+            raise CrossfadeError(f"{self.path}: its environment is too large to evaluate exactly.")
+        write_json(run.eval / f"{bundle.step:010d}.json", found)
+        if self.json:
+            return print_json({"step": bundle.step, **found})
+        print(f"step {bundle.step}")
+        for name, value in found.items():
+            print(f"{name:<18} {value:.6g}")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Report(Common):
+    """One HTML page on some runs: results, learning curves, speed, settings.
+
+    crossfade report runs/gflownet/*
+    """
+
+    paths: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")] = ()
+    """Folders of runs; all under --runs-dir by default."""
+    out: Path | None = None
+    """The page; by default report.html under --runs-dir."""
+
+    def run(self) -> int:
+        from ..run import list_runs, report_runs
+
+        page = report_runs(self.paths or list_runs(self.runs_dir), self.out or self.runs_dir / "report.html")
+        return print_json({"report": str(page)}) if self.json else print(f"report: {page}") or 0
+
+
+@dataclass(kw_only=True)
+class Bench(Common):
+    """Measure throughput, compile time apart, torch baselines beside.
+
+    crossfade bench bridge --quick
+    """
+
+    system: Annotated[Positional[str], arg(metavar="SYSTEM")] = "bridge"
+    """A name from `crossfade list`."""
+    quick: bool = False
+    """Fewer rounds and processes: a first look, not a figure to quote."""
+
+    def run(self) -> int:
+        from ..loading import load_attribute
+        from ..registry import BENCHES, lookup
+
+        return load_attribute(lookup("bench", BENCHES, self.system).target)(
+            quick=self.quick, as_json=self.json, quiet=self.quiet
+        )
+
+
+def _system(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    from ..registry import SYSTEMS, lookup
+
+    if not words or "=" in words[0]:
+        raise UsageError(f"expected a system first. Known: {', '.join(SYSTEMS)}.")
+    lookup("system", SYSTEMS, words[0])
+    return words[0], words[1:]
+
+
+def _resumed(run: Any, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    system = run.meta["system"]
+    if words and "=" not in words[0]:
+        if words[0] != system:
+            raise UsageError(f"{run.path} is a run of {system}, not of {words[0]}.")
+        words = words[1:]
+    return system, words
+
+
+def _config(system: str, words: tuple[str, ...], file: Path | None = None, preset: str | None = None) -> Any:
+    from ..config import resolve
+    from ..loading import load_attribute
+    from ..presets import PRESETS
+    from ..registry import SYSTEMS
+
+    default = load_attribute(SYSTEMS[system].config)()
+    return resolve(default, presets=PRESETS.get(system), preset=preset, file=file, words=words)
