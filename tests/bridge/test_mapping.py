@@ -59,8 +59,7 @@ def test_verify_tells_a_right_mapping_from_wrong_ones(matched):
     wrong = replace(mapping, entries=tuple({**entries, "b.weight": transposed}.values()))
     assert not wrong.verify().ok and wrong.verify().forward > 1e-3
     missing = replace(mapping, entries=tuple(e for n, e in entries.items() if n != "b.bias"))
-    with pytest.raises(KeyError):
-        missing.verify()
+    assert not missing.verify().bijective and not missing.verify().ok
 
 
 @pytest.mark.parametrize(("name", "library"), [("lstm", "haiku"), ("pixels", "linen"), ("critics", "nnx")])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from flax import linen
 from torch import nn
 
 import crossfade.nn as cfnn
@@ -236,6 +237,29 @@ def test_one_torch_array_for_all_critics_goes_to_a_list():
     module = case.torch()
     mapping = match(module, zoo_equinox.CriticList(), case.example(), **case.options("equinox"))
     assert {e.torch[0]: e.jax for e in mapping.entries}["w1"] == ("critics.0.0.weight", "critics.1.0.weight")
+    assert mapping.verify().ok
+
+
+def test_an_image_beside_other_features_is_put_in_order():
+    class Robot(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(2, 3, 2), nn.Linear(5 + 3 * 2 * 3, 4)
+
+        def forward(self, joints, image):
+            return self.fc(torch.cat([joints, torch.relu(self.conv(image)).flatten(1)], 1))
+
+    class LinenRobot(linen.Module):
+        @linen.compact
+        def __call__(self, joints, image):
+            h = linen.relu(linen.Conv(3, (2, 2), padding="VALID")(image))
+            return linen.Dense(4)(jnp.concatenate([joints, h.reshape(len(h), -1)], 1))
+
+    example = torch.randn(2, 5), torch.randn(2, 2, 3, 4)
+    moved = example[0].numpy(), np.moveaxis(example[1].numpy(), 1, -1)
+    model = LinenRobot(), LinenRobot().init(jax.random.key(0), *moved)
+    mapping = match(Robot(), model, example, jax_example=moved)
+    assert "take(1, 0, 1, 2, ..., 22)" in mapping.explain()
     assert mapping.verify().ok
 
 

@@ -7,12 +7,15 @@ costs more when only the shapes fit. Guesses are never trusted: the search keeps
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
+
+import numpy as np
 
 from .dataflow_torch import Use
 from .mapping import Entry
-from .rules import Op, Rule, each, permute, reshape, stack, unstack
+from .rules import Op, Rule, each, permute, reshape, stack, take, unstack
 
 Shape = tuple[int, ...]
 
@@ -48,6 +51,7 @@ class Facts:
     torch_uses: dict[str, Use]
     jax_uses: dict[str, Use]
     flattened: set[Shape]  # shapes that torch flattened on the way
+    joined: set[Shape]  # widths of the features that torch put side by side
 
 
 def single_item(name: str, facts: Facts) -> Item:
@@ -55,7 +59,7 @@ def single_item(name: str, facts: Facts) -> Item:
     found = []
     for path, shape in facts.leaves.items():
         uses = facts.torch_uses.get(name), facts.jax_uses.get(path)
-        for ops, cost in arrangements(facts.shapes[name], shape, *uses, facts.flattened):
+        for ops, cost in arrangements(facts.shapes[name], shape, *uses, facts):
             found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost))
     return Item((name,), found)
 
@@ -80,7 +84,7 @@ def _stack(group: tuple[str, ...], facts: Facts) -> Item:
     for path, shape in facts.leaves.items():
         if shape and shape[0] == len(group):
             uses = facts.torch_uses.get(group[0]), _without_batch(facts.jax_uses.get(path))
-            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts.flattened):
+            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts):
                 rule = Rule(each(*ops), stack()) if ops else Rule(stack())
                 found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
     return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
@@ -97,7 +101,7 @@ def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
         for group in groups:
             if len(group) == shape[0]:
                 uses = _without_batch(facts.torch_uses.get(name)), facts.jax_uses.get(group[0])
-                for ops, cost in arrangements(shape[1:], facts.leaves[group[0]], *uses, facts.flattened):
+                for ops, cost in arrangements(shape[1:], facts.leaves[group[0]], *uses, facts):
                     rule = Rule(unstack(), each(*ops)) if ops else Rule(unstack())
                     found.append(Candidate((Entry((name,), group, rule, "dataflow"),), cost))
         items.append(Item((name,), found, f"{shape[0]} leaves, one for each row"))
@@ -125,7 +129,7 @@ def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
 
 
 def arrangements(
-    torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None, flattened: set[Shape]
+    torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None, facts: Facts
 ) -> list[tuple[tuple[Op, ...], int]]:
     """Ways to lay one torch array out as one JAX leaf: operations and cost."""
     long = lambda shape: [n for n in shape if n != 1]
@@ -138,8 +142,8 @@ def arrangements(
         if order is not None:
             if tuple(torch_shape[i] for i in order) != jax_shape:
                 return []
-            plain = [((permute(*order),) if order != tuple(range(len(order))) else (), 0)]
-            return plain + _unflatten(torch_shape, order, torch_use.axes["in"], flattened)
+            turn: tuple[Op, ...] = (permute(*order),) if order != tuple(range(len(order))) else ()
+            return [(turn, 0), *((ops + turn, 1) for ops in _unflatten(torch_shape, torch_use.axes["in"], facts))]
     return [(ops, 1) for ops in _by_shape(torch_shape, jax_shape)]
 
 
@@ -166,20 +170,33 @@ def _by_shape(torch_shape: Shape, jax_shape: Shape) -> list[tuple[Op, ...]]:
     return found
 
 
-def _unflatten(torch_shape: Shape, order: Shape, inner: int, flattened: set[Shape]) -> list[tuple[tuple[Op, ...], int]]:
-    """The same layout after an image was flattened in another order of its axes: channels last instead of first."""
-    found = []
-    size = torch_shape[inner]
-    for image in sorted({shape[-n:] for shape in flattened for n in (2, 3) if len(shape) > n}):
-        if math.prod(image) != size or sum(n > 1 for n in image) < 2:
-            continue
-        opened = torch_shape[:inner] + image + torch_shape[inner + 1 :]
-        axes = range(inner, inner + len(image))
-        for moved in permutations(axes):
-            if [a for a in moved if opened[a] > 1] == [a for a in axes if opened[a] > 1]:
+def _unflatten(shape: Shape, inner: int, facts: Facts) -> Iterator[tuple[Op, ...]]:
+    """Orders of the input axis after an image was flattened channels last instead of first.
+
+    The image may be all of the input, or stand beside other features.
+    """
+    images = sorted({image[-n:] for image in facts.flattened for n in (2, 3) if len(image) > n})
+    for widths in [(shape[inner],), *(w for w in sorted(facts.joined) if sum(w) == shape[inner])]:
+        for at, image in product(range(len(widths)), images):
+            if math.prod(image) != widths[at]:
                 continue
-            turn = (*range(inner), *moved, *range(inner + len(image), len(opened)))
-            turned = tuple(opened[i] for i in turn)
-            ops = (reshape(torch_shape, opened), permute(*turn), reshape(turned, torch_shape))
-            found.append((ops + ((permute(*order),) if order != tuple(range(len(order))) else ()), 1))
-    return found
+            for moved in permutations(range(len(image))):
+                if [a for a in moved if image[a] > 1] == [a for a in range(len(image)) if image[a] > 1]:
+                    continue  # axes of size one moved: the same order
+                if len(widths) == 1:
+                    yield _reorder_whole(shape, inner, image, moved)
+                else:
+                    yield (_reorder_part(inner, widths, at, image, moved),)
+
+
+def _reorder_whole(shape: Shape, inner: int, image: Shape, moved: Shape) -> tuple[Op, ...]:
+    opened = shape[:inner] + image + shape[inner + 1 :]
+    turn = (*range(inner), *(inner + a for a in moved), *range(inner + len(image), len(opened)))
+    return reshape(shape, opened), permute(*turn), reshape(tuple(opened[i] for i in turn), shape)
+
+
+def _reorder_part(inner: int, widths: Shape, at: int, image: Shape, moved: Shape) -> Op:
+    order = np.arange(sum(widths))
+    part = slice(sum(widths[:at]), sum(widths[: at + 1]))
+    order[part] = order[part].reshape(image).transpose(moved).ravel()
+    return take(inner, *order.tolist())

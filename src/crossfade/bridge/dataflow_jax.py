@@ -60,10 +60,10 @@ def trace_jax(function: Callable[[dict[str, Any]], Any], leaves: dict[str, Any])
 
 
 def _compile(function: Callable, leaves: dict[str, Any]) -> Callable:
-    """Compiles with the least effort: the function runs a handful of times on a few numbers."""
+    """Compiles with little effort: the function runs a few times on a small example."""
     lowered = jax.jit(function).lower(leaves)
     try:
-        return lowered.compile({"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False})
+        return lowered.compile({"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": False})
     except jax.errors.JaxRuntimeError:  # these options are XLA's own and come and go with its versions
         return lowered.compile()
 

@@ -41,11 +41,15 @@ class Point:
 
 @dataclass
 class TorchTrace:
-    """Points in the order they were computed, first uses, shapes that were flattened, and the module's outputs."""
+    """Points in the order they were computed, first uses, and the module's outputs.
+
+    `flattened` holds the shapes that were flattened on the way, `joined` the widths of features put side by side.
+    """
 
     points: list[Point]
     uses: dict[str, Use]
     flattened: set[tuple[int, ...]]
+    joined: set[tuple[int, ...]]
     outputs: dict[str, np.ndarray]
 
 
@@ -54,7 +58,7 @@ def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple)
     watch = _Watch(arrays)
     with torch.no_grad(), watch.cells(module), watch:
         result = module(*args)
-    return TorchTrace(watch.points, watch.uses, watch.flattened, torch_outputs(result))
+    return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result))
 
 
 class _Watch(TorchDispatchMode):
@@ -66,6 +70,7 @@ class _Watch(TorchDispatchMode):
         self.points: list[Point] = []
         self.uses: dict[str, Use] = {}
         self.flattened: set[tuple[int, ...]] = set()
+        self.joined: set[tuple[int, ...]] = set()
         self.seen: set[str] = set()
         self.alive: list[torch.Tensor] = []  # copies of parameters, kept so that their memory is not used again
         self.inside: list[str] = []  # the recurrent cells now running
@@ -97,6 +102,8 @@ class _Watch(TorchDispatchMode):
         packet = func.overloadpacket
         if packet in (aten.view, aten._unsafe_view, aten.reshape) and args[0].ndim > result.ndim:
             self.flattened.add(tuple(args[0].shape))
+        if packet is aten.cat and all(t.ndim == 2 for t in args[0]):
+            self.joined.add(tuple(t.shape[1] for t in args[0]))
         read = {name: t for t in tree_leaves((args, kwargs)) if (name := self.name(t))}
         if self.inside or not read or self.name(result):  # a cell's inner life, another operation, or a view
             return

@@ -65,7 +65,8 @@ def match(
 
 def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[Item]]:
     """What the overrides settle, and an item for everything else."""
-    facts = Facts(pair.shapes, leaves, pair.trace.uses, pair.jax.uses, pair.trace.flattened)
+    trace = pair.trace
+    facts = Facts(pair.shapes, leaves, trace.uses, pair.jax.uses, trace.flattened, trace.joined)
     chosen = [_override(pair, facts, names, target) for names, target in overrides.items()]
     fixed = tuple(entry for item in chosen if len(item.candidates) == 1 for entry in item.candidates[0].entries)
     items = [item for item in chosen if len(item.candidates) > 1]

@@ -103,14 +103,13 @@ class Pair:
 
     def run_torch(self, weights: Named[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The torch outputs with the named weights in place of the random ones."""
-        kept = {name: self.tensors[name].data for name in weights}
         try:
             for name, value in weights.items():
                 self.tensors[name].data.copy_(torch.tensor(value, dtype=self.dtype))
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 return torch_outputs(self.copy(*self.args))
         finally:
-            for name in kept:
+            for name in weights:
                 self.tensors[name].data.copy_(torch.tensor(self.weights[name]))
 
     def run_jax(self, leaves: Named[str, Any]) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:

@@ -51,8 +51,9 @@ def verify(
     paths = [path for entry in mapping.entries for path in entry.jax]
     once = len(names) == len(set(names)) and len(paths) == len(set(paths))
     whole = pair.parameters <= set(names) and named_leaves(pair.opened.params).keys() <= set(paths)
+    bijective = once and whole
     state = {name: t for name, t in pair.module.state_dict().items() if isinstance(t, torch.Tensor)}
-    return Verification(once and whole, _round_trip(mapping, state), gap, pair.tolerance, unproved)
+    return Verification(bijective, bijective and _round_trip(mapping, state), gap, pair.tolerance, unproved)
 
 
 def _round_trip(mapping: Mapping, state: dict[str, torch.Tensor]) -> bool:

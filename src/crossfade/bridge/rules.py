@@ -44,7 +44,8 @@ class Op:
         return self.gradient if linear and self.gradient else (self.forward, self.inverse)
 
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.args))})"
+        args = [str(a) for a in self.args]
+        return f"{self.name}({', '.join(args if len(args) < 9 else [*args[:4], '...', args[-1]])})"
 
 
 @dataclass(frozen=True, init=False)

@@ -36,7 +36,7 @@ class Search:
 
     def solve(self) -> tuple[Entry, ...] | None:
         """Goes forward through the stages, and back where the outputs do not agree in the end."""
-        runs = 500 + 50 * len(self.stages)  # each of them one run of the JAX model
+        runs = 300 + 4 * len(self.stages)  # runs of the JAX model; one for each stage when nothing looks alike
         start = [(self.fixed, 0)]
         trail: list[Iterator[tuple[tuple[Entry, ...], int]]] = [iter(start)]
         self.runs = 0
