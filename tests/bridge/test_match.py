@@ -344,3 +344,11 @@ def test_a_fresh_model_trained_in_jax_gives_torch_its_debiased_statistics():
 def test_a_haiku_function_with_rng_is_matched():
     transformed = hk.transform(lambda x: jnp.tanh(hk.Linear(2)(x)))
     assert match(Layers(3, 2), (transformed, transformed.init(jax.random.key(0), X.numpy())), X).verify().ok
+
+
+def test_an_lstm_with_a_layer_for_each_gate_is_matched():
+    case = ZOO["lstm"]
+    mapping = match(case.torch(), case.jax("nnx", variant="lstm_gates"), case.example())
+    gates = ("b.ii.kernel", "b.if_.kernel", "b.ig.kernel", "b.io.kernel")
+    assert {e.torch[0]: e.jax for e in mapping.entries}["cell.weight_ih"] == gates
+    assert mapping.verify().ok
