@@ -51,7 +51,8 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTran
     """
 
     def adam(lr: float) -> optax.GradientTransformation:
-        return optax.adam(optax.exponential_decay(lr, config.lr_period, config.lr_gamma, staircase=True))
+        # optax.exponential_decay(staircase=True), except that it computes in float32 whatever the precision
+        return optax.adam(lambda count: lr * config.lr_gamma ** (count // config.lr_period))
 
     networks = adam(config.lr)
     if config.clip_norm is not None:

@@ -111,7 +111,7 @@ def modified_detailed_balance(terms: Terms, kind: str = "square") -> Scalar:
     return _mean(regression(ratio[:-1] + terms.log_pf - ratio[1:] - terms.log_pb, kind), terms.valid & ~terms.stop)
 
 
-def sub_trajectory_balance(terms: Terms, lambda_: float = 0.9, kind: str = "square") -> Scalar:
+def sub_trajectory_balance(terms: Terms, lambda_: float | Scalar = 0.9, kind: str = "square") -> Scalar:
     """SubTB(lambda) (Madan et al. 2023): balance of every piece i < j of a trajectory, the sink included.
 
     r_ij = log F(s_i) + sum_{i <= t < j} (log P_F - log P_B) - log F(s_j), with log F = log R at the sink, weighted by
