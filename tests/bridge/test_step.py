@@ -11,6 +11,7 @@ import torch
 from step_nets import batches, jax_loss, make, torch_loss
 from torch import nn
 
+from crossfade import random as cf_random
 from crossfade.bridge import Mapping, Step
 from crossfade.bridge.mapping import Entry
 from crossfade.bridge.rules import Rule, permute
@@ -293,6 +294,23 @@ def test_info_comes_back_as_tensors(x64):
     np.testing.assert_allclose(info["mean"], data[0]["x"].mean(), rtol=1e-12)
     losses, infos = step.epoch(data)
     assert losses.shape == infos["mean"].shape == (3,)
+
+
+def test_randomness_crosses_as_keys(x64):
+    """The same key in the batch draws the same noise on both sides, and the proof sees it."""
+
+    def noisy_in_torch(net, batch):
+        noise = cf_random.normal(batch["key"], batch["x"].shape, dtype=batch["x"].dtype)
+        return torch_loss(net, {"x": batch["x"] + noise, "y": batch["y"]})
+
+    def noisy_in_jax(net, batch):
+        noise = jax.random.normal(batch["key"], batch["x"].shape, dtype=batch["x"].dtype)
+        return jax_loss(net, {"x": batch["x"] + noise, "y": batch["y"]})
+
+    net, optimizer, mapping = make()
+    step = Step(net, optimizer, noisy_in_jax, mapping, torch_loss=noisy_in_torch)
+    losses = {float(step({**batches(1)[0], "key": jax.random.key(seed)})) for seed in range(3)}
+    assert len(losses) == 3 and step.stats.compiles == 1
 
 
 def test_overwriting_a_batch_after_the_call_changes_nothing(x64):

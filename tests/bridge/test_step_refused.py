@@ -142,8 +142,9 @@ def test_a_module_that_was_moved_or_frozen_is_refused(change):
     net, _, step = opened()
     step(BATCH)
     change(net)
-    with pytest.raises(UsageError, match="moved, cast, replaced or frozen"):
-        step.sync()
+    for look in (step.sync, net.state_dict, step.close):  # said every time, not once
+        with pytest.raises(UsageError, match="moved, cast, replaced or frozen"):
+            look()
 
 
 def test_a_closed_step_is_refused_and_closing_twice_is_fine():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from jaxtyping import PyTree
@@ -19,7 +20,7 @@ from ..parity.verdict import EPS64, Comparison, Verdict, allow_float32, allow_fl
 from .optimizers_torch import read_torch
 from .step_batch import x64
 from .step_program import Program
-from .transfer import numpy_to_tensor, tensor_to_numpy
+from .transfer import tensor_to_numpy, to_torch
 
 RELATIVE = {"loss": 1e-12, "gradient": 1e-10, "parameters": 1e-9, "moments": 1e-9, "buffers": 1e-9}
 
@@ -167,10 +168,10 @@ def _arrays(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 def _cast(leaf: Any, dtype: Any) -> Any:
-    return np.asarray(leaf, dtype) if np.asarray(leaf).dtype.kind == "f" else leaf
+    return np.asarray(leaf, dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 def _tensor(leaf: Any) -> torch.Tensor:
     """As torch users hold a batch: 64-bit integers, which indexing and losses ask for."""
-    tensor = numpy_to_tensor(leaf)
+    tensor = to_torch(leaf)
     return tensor.long() if tensor.dtype == torch.int32 else tensor
