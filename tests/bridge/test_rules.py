@@ -64,6 +64,13 @@ def test_rules_undo_themselves(rule, ours, theirs):
     assert Rule.from_json(json.loads(json.dumps(rule.to_json()))) == rule
 
 
+def test_an_index_has_32_bits_whatever_the_precision():
+    """A program traced in double precision and used again in single could not be compiled with another index."""
+    with jax.enable_x64(True):
+        for direction in (Rule(take(0, 2, 0, 1)).forward, Rule(take(0, 2, 0, 1)).inverse):
+            assert "i64" not in str(jax.make_jaxpr(direction)((jnp.ones(3),)))
+
+
 def test_every_operation_is_tested():
     flat = lambda rule: (
         {op.name for op in rule.ops} | {n for op in rule.ops for r in op.args if isinstance(r, Rule) for n in flat(r)}

@@ -122,7 +122,7 @@ def flip(*axes: int) -> Op:
 
 def take(axis: int, *order: int) -> Op:
     """Reorders entries along one axis: JAX entry i is torch entry `order[i]`."""
-    index, back = np.asarray(order), np.argsort(order)
+    index, back = (np.asarray(i, np.int32) for i in (order, np.argsort(order)))  # 32 bits fit either precision of JAX
     pick = lambda x, i: (_xp(x[0]).take(x[0], i, axis=axis),)
     return Op("take", (axis, *order), lambda x: pick(x, index), lambda y: pick(y, back))
 
