@@ -90,6 +90,19 @@ def test_a_state_dict_that_does_not_fit_is_explained(matched):
         mapping.to_jax(state | {"a.bias": torch.zeros(5)})
 
 
+def test_an_attribute_called_module_is_no_prefix():
+    class Inner(eqx.Module):
+        module: eqx.nn.Linear
+
+    inner = nn.Module()
+    inner.module = nn.Linear(3, 4)
+    state = inner.state_dict()
+    mapping = Mapping.by_name(inner, Inner(eqx.nn.Linear(3, 4, key=jax.random.key(0))))
+    for prefix in ("", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."):
+        model = mapping.to_jax({prefix + name: tensor for name, tensor in state.items()})
+        assert np.array_equal(model.module.weight, state["module.weight"])
+
+
 def test_doubles_are_never_narrowed_silently(matched):
     module, mapping = matched
     state = {name: tensor.double() for name, tensor in module.state_dict().items()}

@@ -127,7 +127,8 @@ class Mapping:
 
     def _plain(self, name: str) -> str:
         """The name as the plain module has it, without the prefixes of DDP and `torch.compile`."""
-        return name if name in self.shapes else name.replace("_orig_mod.", "").removeprefix("module.")
+        plain = name.replace("_orig_mod.", "")
+        return next((known for known in (name, plain) if known in self.shapes), plain.removeprefix("module."))
 
     def _check(self, state_dict: Named[str, Any]) -> None:
         optional = set(self.tied) | set(self.torch_only)
