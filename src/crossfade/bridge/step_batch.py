@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from jax.tree_util import tree_flatten
+from jax.tree_util import default_registry
 from jaxtyping import PyTree
 
 from ..errors import TransferError, UsageError
 from .transfer import narrowed, tensor_to_numpy
+
+FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python frames
 
 
 class Intake:
@@ -23,7 +25,7 @@ class Intake:
     """
 
     def __init__(self, first: PyTree):
-        leaves, self.structure = tree_flatten(first)
+        leaves, self.structure = FLATTEN(first)
         paths = jax.tree_util.tree_flatten_with_path(first)[0]
         self._names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
         views = [_view(leaf) for leaf in leaves]
@@ -33,7 +35,7 @@ class Intake:
 
     def __call__(self, batch: PyTree) -> list[Any]:
         """The arrays of a batch as private copies; JAX arrays, which nobody can overwrite, come as they are."""
-        leaves, structure = tree_flatten(batch)
+        leaves, structure = FLATTEN(batch)
         if structure != self.structure:
             raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
         views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
@@ -75,7 +77,7 @@ def x64() -> bool:
 
 def stack(batches: list[PyTree]) -> PyTree:
     """Several batches of equal shapes as one, along a new leading axis."""
-    flat = [tree_flatten(batch) for batch in batches]
+    flat = [FLATTEN(batch) for batch in batches]
     shapes = [(structure, [np.shape(leaf) for leaf in leaves]) for leaves, structure in flat]
     if odd := [i for i, shape in enumerate(shapes) if shape != shapes[0]]:
         raise UsageError(

@@ -81,10 +81,14 @@ class Live:
 
     def take_over(self) -> bool:
         """Uploads what torch has written meanwhile; what it wrote over outdated numbers cannot be merged."""
-        flats = [i for i, memory in enumerate(self.flats) if memory.changed()]
+        for memory in self.flats:
+            if memory.seen != memory.array:
+                break
+        else:
+            if not self.fixed.named or not self.fixed.changed():
+                return False
+        flats = [i for i, memory in enumerate(self.flats) if memory.seen != memory.array]
         fixed = self.fixed.changed()
-        if not flats and not fixed:
-            return False
         if self.ahead and (flats or self.program.buffers.intersection(fixed)):
             raise UsageError(
                 "torch's parameters were written to while JAX was ahead of them, so the change was made to outdated "

@@ -25,12 +25,8 @@ class FlatMemory:
             start += parameter.numel()
         self.array = self.tensor.numpy()
         self.dtype = self.array.dtype
-        self._seen = bytearray(self.array)
+        self.seen = bytearray(self.array)  # `seen != array` when torch has written: a bytearray compares by memcmp
         self._expected = [(parameter, parameter.data_ptr(), name) for name, parameter in named.items()]
-
-    def changed(self) -> bool:
-        """True when torch has written since the last `write` or `accept`."""
-        return self._seen != self.array  # a bytearray compares with any buffer, by memcmp
 
     def check_in_place(self) -> None:
         """The parameters must still be the views they were made."""
@@ -43,13 +39,13 @@ class FlatMemory:
 
     def accept(self) -> np.ndarray:
         """What torch holds now, remembered as seen."""
-        self._seen[:] = self.array.data.cast("B")
+        self.seen[:] = self.array.data.cast("B")
         return self.array.copy()
 
     def write(self, values: np.ndarray) -> None:
         """Puts JAX's values in place. NumPy copies: torch's `copy_` would wake its thread pool beside XLA's."""
         np.copyto(self.array, values)
-        self._seen[:] = self.array.data.cast("B")
+        self.seen[:] = self.array.data.cast("B")
 
 
 class FixedMemory:
