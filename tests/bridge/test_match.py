@@ -85,6 +85,23 @@ def test_a_small_network_is_matched_within_two_seconds():
     assert time.process_time() - start < 2
 
 
+def test_a_parameter_that_is_returned_as_it_is_counts_as_used():
+    class Returned(Layers):
+        def forward(self, x):
+            return super().forward(x), self.extra[0], self.extra[1]
+
+    class LinenReturned(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            first, second = (self.param(name, linen.initializers.ones, (5,)) for name in ("b", "a"))
+            return jnp.tanh(linen.Dense(2)(x)), first, second
+
+    model = LinenReturned(), LinenReturned().init(jax.random.key(0), X.numpy())
+    mapping = match(Returned(3, 2, idle=2), model, X)
+    assert (_pairs(mapping)["extra.0"], _pairs(mapping)["extra.1"]) == ("b", "a")
+    assert mapping.unproved == () and mapping.verify().ok
+
+
 def test_an_unused_parameter_is_matched_by_name_and_reported():
     mapping = match(Layers(3, 2, idle=1), EqxLayers(3, 2, idle=1), X)
     assert _pairs(mapping)["extra.0"] == "spare.0"

@@ -212,6 +212,17 @@ _CASES = (
             haiku="block1.weight=linear_3.w out1.weight=linear_1.w block2.weight=linear_2.w out2.bias=linear.b",
         ),
     ),
+    Case(
+        "gaussian",
+        zoo_torch.Gaussian,
+        ((4, 3),),
+        pairs=_pairs(
+            equinox="log_std=b bound=a",
+            nnx="log_std=b bound=a",
+            linen="log_std=b bound=a",
+            haiku="log_std=~.b bound=~.a",
+        ),
+    ),
 )
 
 ZOO = {case.name: case for case in _CASES}

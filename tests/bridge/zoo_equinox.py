@@ -58,6 +58,18 @@ class ActorCritic(eqx.Module):
         return {"value": value, "policy": self.c(h) * jnp.exp(self.d)}
 
 
+class Gaussian(eqx.Module):
+    a: jax.Array
+    b: jax.Array
+    c: nn.Linear
+
+    def __init__(self):
+        self.a, self.b, self.c = jnp.ones(2), jnp.zeros(2), nn.Linear(3, 2, key=keys(1)[0])
+
+    def __call__(self, x):
+        return self.c(x), self.b, self.a
+
+
 class Norms(eqx.Module):
     fc: list
     norm: list
@@ -305,4 +317,5 @@ MAKERS = {
     "stacked_critics": StackedCritics,
     "dueling": Dueling,
     "residual": Residual,
+    "gaussian": Gaussian,
 }

@@ -26,6 +26,12 @@ def actor_critic(x):
     }
 
 
+def gaussian(x):
+    mean = hk.Linear(2)(x)
+    bound, log_std = (hk.get_parameter(name, (2,), init=ones) for name in "ab")
+    return mean, jnp.broadcast_to(log_std, mean.shape), jnp.broadcast_to(bound, mean.shape)
+
+
 def layernorm(x):
     norms = [hk.LayerNorm(-1, True, True) for _ in range(2)]
     h = relu(norms[1](hk.Linear(5)(x)))
@@ -129,4 +135,5 @@ FUNCTIONS = {
     "stacked_critics": stacked_critics,
     "dueling": dueling,
     "residual": residual,
+    "gaussian": gaussian,
 }

@@ -28,6 +28,14 @@ class ActorCritic(nn.Module):
         return {"value": value, "policy": nn.Dense(2)(h) * jnp.exp(self.param("log_std", zeros, (2,)))[None]}
 
 
+class Gaussian(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        mean = nn.Dense(2)(x)
+        bound, log_std = self.param("a", zeros, (2,)), self.param("b", zeros, (2,))
+        return mean, jnp.broadcast_to(log_std, mean.shape), jnp.broadcast_to(bound, mean.shape)
+
+
 class Norms(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -177,4 +185,5 @@ MODULES = {
     "stacked_critics": StackedCritics,
     "dueling": Dueling,
     "residual": Residual,
+    "gaussian": Gaussian,
 }

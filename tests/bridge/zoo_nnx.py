@@ -35,6 +35,15 @@ class ActorCritic(nnx.Module):
         return {"value": value, "policy": self.b(h) * jnp.exp(self.d[...])[None]}
 
 
+class Gaussian(nnx.Module):
+    def __init__(self, rngs):
+        self.a, self.b, self.c = nnx.Param(jnp.ones(2)), nnx.Param(jnp.zeros(2)), nnx.Linear(3, 2, rngs=rngs)
+
+    def __call__(self, x):
+        mean = self.c(x)
+        return mean, jnp.broadcast_to(self.b[...], mean.shape), jnp.broadcast_to(self.a[...], mean.shape)
+
+
 class Norms(nnx.Module):
     def __init__(self, rngs):
         self.a, self.b = nnx.LayerNorm(5, epsilon=1e-5, rngs=rngs), nnx.LayerNorm(5, epsilon=1e-5, rngs=rngs)
@@ -208,4 +217,5 @@ MODULES = {
     "stacked_critics": StackedCritics,
     "dueling": Dueling,
     "residual": Residual,
+    "gaussian": Gaussian,
 }

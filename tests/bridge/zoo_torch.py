@@ -45,6 +45,19 @@ class ActorCritic(nn.Module):
         return {"policy": self.policy(h) * self.log_std.exp(), "value": self.value(h)}
 
 
+class Gaussian(nn.Module):
+    """Parameters that are outputs: nothing is ever computed with them."""
+
+    def __init__(self):
+        super().__init__()
+        self.log_std, self.bound = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.ones(2))
+        self.mean = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        mean = self.mean(x)
+        return mean, self.log_std.expand_as(mean), self.bound.expand_as(mean)
+
+
 class Norms(nn.Module):
     def __init__(self):
         super().__init__()

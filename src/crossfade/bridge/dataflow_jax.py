@@ -48,12 +48,14 @@ def trace_jax(function: Callable[[dict[str, Any]], Any], leaves: dict[str, Any])
     paths = sorted(leaves)  # the order in which JAX flattens a dict
     views: list[View | None] = [(p, tuple(range(np.ndim(leaves[p])))) for p in paths]
     uses: dict[str, Use] = {}
-    _follow(closed.jaxpr, views, uses)
+    for view in _follow(closed.jaxpr, views, uses):
+        if view is not None:
+            uses.setdefault(view[0], Use("output"))
 
     def evaluate(leaves):
         values: list = []
         outputs = _evaluate(closed, [leaves[p] for p in paths], values)
-        return outputs, values
+        return outputs, values + outputs  # an output may be a leaf, which no operation computed
 
     shapes = {name: v.aval.shape for name, v in zip(names, closed.jaxpr.outvars, strict=True)}
     return JaxTrace(uses, shapes, _compile(evaluate, leaves), _narrows(closed.jaxpr))

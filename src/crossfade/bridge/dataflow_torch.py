@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .outputs import torch_outputs
+from .outputs import output_tensors, torch_outputs
 
 aten = torch.ops.aten
 CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see layers.py
@@ -58,6 +58,7 @@ def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple)
     watch = _Watch(arrays)
     with torch.no_grad(), watch.cells(module), watch:
         result = module(*args)
+    watch.outputs(result)
     return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result))
 
 
@@ -125,6 +126,13 @@ class _Watch(TorchDispatchMode):
         if not names <= self.seen:
             self.seen |= names
             self.points.append(Point(frozenset(names), value.detach().numpy().copy(), str(where)))
+
+    def outputs(self, result: Any) -> None:
+        """A parameter that is returned, itself or a view of it, is used there."""
+        for tensor in output_tensors(result).values():
+            if name := self.name(tensor):
+                self.point({name}, tensor, "its output")
+                self.uses.setdefault(name, Use("output"))
 
     def use(self, packet, args: tuple, view: torch.Tensor, name: str, bias: str | None) -> Use:
         if name == bias:

@@ -13,9 +13,14 @@ from .libraries import named_leaves
 
 
 def torch_outputs(result: Any) -> dict[str, np.ndarray]:
+    """Copies of the tensors of a module's result by position or key: a result may be a parameter itself."""
+    return {name: tensor.numpy(force=True).copy() for name, tensor in output_tensors(result).items()}
+
+
+def output_tensors(result: Any) -> dict[str, torch.Tensor]:
     """The tensors of a module's result by position or key."""
     if isinstance(result, torch.Tensor):
-        return {"": result.detach().cpu().numpy()}
+        return {"": result}
     if dataclasses.is_dataclass(result):
         parts = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
     elif isinstance(result, dict):
@@ -29,7 +34,7 @@ def torch_outputs(result: Any) -> dict[str, np.ndarray]:
             f"expected the torch module to return tensors (or tuples, lists, dicts of them), got "
             f"{type(result).__name__}. Wrap it in a module that returns the tensors to be compared."
         )
-    return {f"{key}.{k}".strip("."): v for key, part in parts.items() for k, v in torch_outputs(part).items()}
+    return {f"{key}.{k}".strip("."): v for key, part in parts.items() for k, v in output_tensors(part).items()}
 
 
 def jax_outputs(result: Any) -> dict[str, jax.Array]:
