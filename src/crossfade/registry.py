@@ -42,6 +42,10 @@ MODES = {
 }
 
 TWINS = {
+    "gflownet": Item(
+        "trajectory balance on a small hypergrid, from parameters to trajectories",
+        "crossfade.parity.cases.gflownet:gflownet",
+    ),
     "policy_value": Item(
         "PPO loss of a small policy/value net, Adam with clipping", "crossfade.parity.cases:policy_value"
     ),

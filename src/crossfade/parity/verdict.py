@@ -66,7 +66,7 @@ def compare(torch: Leaves, jax: Leaves, allowed: Mapping[str, float], *, dtypes:
         limit = allowed.get(leaf, 0.0)
         difference, distance = _measure(leaf, torch[leaf], jax[leaf], limit)
         equal = equal and distance == 0.0
-        excess = 0.0 if distance == 0.0 else distance / max(limit, np.finfo(np.float64).tiny)
+        excess = 0.0 if distance == 0.0 else distance / max(limit, float(np.finfo(np.float64).tiny))
         if excess > worst_excess:
             worst, worst_excess = difference, excess
     verdict = Verdict.EQUAL if equal else Verdict.ROUNDING if worst_excess <= 1.0 else Verdict.DIFFERENT

@@ -28,4 +28,5 @@ class JaxMinimalTrainer(TorchTrainer):
 
     def snapshot(self) -> Snapshot:
         self.step.sync()
+        self.optimizer[0].state_dict()  # asking for it makes the step write the moments it holds into the optimiser
         return super().snapshot()

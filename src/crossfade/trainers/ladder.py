@@ -9,7 +9,7 @@ import numpy as np
 
 from ..parity.verdict import Comparison, Verdict, allow_float64, compare
 from ..run import RunDir
-from ..run.settings import Mode, RunConfig
+from ..run.settings import MODES, Mode, RunConfig
 from .trainer import Snapshot
 from .training import make_trainer, precision, train
 
@@ -39,7 +39,7 @@ def climb(
     config: Any,
     runs_dir: Path,
     *,
-    modes: Sequence[Mode],
+    modes: Sequence[Mode] = MODES,
     updates: int = 20,
     quiet: bool = False,
     on_rung: Callable[[Rung], Any] = lambda rung: None,

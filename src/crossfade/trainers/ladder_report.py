@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..parity.verdict import Comparison, Verdict
+from ..parity.verdict import Comparison
 from ..registry import MODES
 from ..run import Section, write_report
 from ..run.page import Cell, figure, paragraph, table
@@ -12,7 +12,7 @@ from ..run.report import circumstances, curve_sections, load_run, settings, spee
 from .ladder import Rung
 
 PARTS = ("sample", "convert", "gradient", "sync", "all")
-TONES = {Verdict.EQUAL: "good", Verdict.ROUNDING: "good", Verdict.DIFFERENT: "bad"}
+TONES: dict[str, Literal["good", "bad"]] = {"EQUAL": "good", "ROUNDING": "good", "DIFFERENT": "bad"}
 
 
 def head(rungs: Sequence[Rung]) -> list[str]:
@@ -79,5 +79,4 @@ def _largest(parity: Comparison | None) -> str:
 
 
 def _toned(text: str) -> Any:
-    tone = {str(verdict): tone for verdict, tone in TONES.items()}.get(text)
-    return Cell(text, tone) if tone else text
+    return Cell(text, TONES[text]) if text in TONES else text

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Clock:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
 
 
+@runtime_checkable
 class Trainer(Protocol):
     """Runs iterations of a system in one mode."""
 

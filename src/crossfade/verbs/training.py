@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from ..errors import CrossfadeError, UsageError
+from ..run.settings import MODES, Mode
 from .common import Common, print_json
 
 
@@ -62,23 +63,20 @@ class Climb(Common):
     """The system, then any settings but the mode."""
     preset: str | None = None
     """A named setting to start from."""
-    modes: tuple[str, ...] = ()
+    modes: tuple[Mode, ...] = ()
     """The rungs to climb, lowest first; all of them by default."""
     updates: int = 20
     """Float64 updates over which each mode is compared with the one below."""
 
     def run(self) -> int:
         from ..parity import Verdict
-        from ..run.settings import MODES
         from ..trainers.ladder import climb
         from ..trainers.ladder_report import write_page
         from .ladder import LadderTable
 
         system, words = _system(self.words)
         config = _config(system, words, preset=self.preset)
-        if unknown := [mode for mode in self.modes if mode not in MODES]:
-            raise UsageError(f"unknown mode {unknown[0]!r}. Known: {', '.join(MODES)}.")
-        modes = [mode for mode in MODES if not self.modes or mode in self.modes]
+        modes: list[Mode] = [mode for mode in MODES if not self.modes or mode in self.modes]
         silent = self.quiet or self.json
         with LadderTable(silent) as table:
             rungs = climb(

@@ -75,5 +75,4 @@ def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes o"]) -> Float[Tenso
 
 def _uniform(mask: Bool[Tensor, "*nodes p"], dtype: torch.dtype) -> Float[Tensor, "*nodes p"]:
     """1 / number of parents on the valid ones."""
-    count = mask.sum(-1, keepdim=True).clamp(min=1).to(dtype)
-    return torch.where(mask, -count.log(), torch.full_like(count, MASKED))
+    return log_softmax(torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, MASKED), -1)

@@ -1,4 +1,4 @@
-"""A GFlowNet as the trainers see it, JAX side. Twin: system_torch.py."""
+"""A GFlowNet as the trainers see it, JAX side. The torch side is system_torch.py."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,8 +11,20 @@ from jaxtyping import Array, PyTree
 
 from ...envs.registry import make
 from ...random import random_numpy as random
-from . import acting_jax, evaluation, full, host, init, learner_jax, losses_jax, nodes_numpy, noise_numpy
-from .batch import Batch
+from . import (
+    acting_jax,
+    evaluation,
+    full,
+    host,
+    init,
+    learner_jax,
+    losses_jax,
+    nodes_numpy,
+    noise_jax,
+    noise_numpy,
+    rollout,
+)
+from .batch import Batch, Trajectories
 from .config import GFlowNetConfig
 from .execution import resolve
 from .policy_jax import Policy
@@ -55,6 +67,12 @@ class System:
             return nodes_numpy.at_table(trajectories, self.host_env, self.table)
         return nodes_numpy.dense(trajectories, self.host_env, self.parents).floats_as(self.config.dtype)
 
+    def sample(self, policy: Policy, key: Array) -> Trajectories:
+        """Trajectories drawn with one key, environment and all in JAX."""
+        env, config = self.env, self.config
+        noise = noise_jax.draw(key, env.max_steps, config.batch_size, env.n_actions, str(policy.log_z.dtype))
+        return rollout.sample(policy, env, noise, config.epsilon, config.temperature)
+
     def update(
         self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
     ) -> tuple[Policy, PyTree, dict[str, Array]]:
@@ -93,5 +111,5 @@ class System:
 
         return choose
 
-    def _floats(self, array: np.ndarray) -> np.ndarray:
+    def _floats(self, array: np.ndarray) -> Any:
         return array.astype(self.config.dtype)

@@ -1,15 +1,17 @@
-"""A GFlowNet as the trainers see it, torch side. Twin: system_jax.py."""
+"""A GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...envs.base_numpy import State
 from ...envs.registry import make
 from ...random import random_numpy as random
 from . import acting_torch, evaluation, host, init, learner_torch, losses_torch, nodes_numpy, noise_numpy, objects, pure
-from .batch import Batch
+from .batch import Batch, Trajectories
 from .config import GFlowNetConfig
 from .execution import resolve
 from .policy_torch import Policy
@@ -23,12 +25,11 @@ class System:
         self.config = config
         self.env = make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
-        self.dtype = getattr(torch, config.dtype)
         self.execution = resolve(config, self.env)
         self.parents = config.loss == "fm"
-        self.table = (
-            nodes_numpy.table(self.env, self.parents).floats_as(config.dtype) if self.execution == "table" else None
-        )
+        self.table = None
+        if self.execution == "table":
+            self.table = nodes_numpy.table(self.env, self.parents).floats_as(config.dtype)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """The parameters a run starts from."""
@@ -42,27 +43,35 @@ class System:
 
     def collect(self, policy: Policy, step: int) -> Batch:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
-        trajectories = host.sample(self._chooser(policy), self.env, self._noise(step))
+        trajectories = self.sample(policy, random.fold_in(self.key, step))
         if self.table is not None:
             return nodes_numpy.at_table(trajectories, self.env, self.table)
         if self.execution == "unique":
             nodes = nodes_numpy.unique(trajectories, self.env, trajectories.x[..., 0].size, self.parents)
-            return nodes.floats_as(self.config.dtype)
-        return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype)
+        else:
+            nodes = nodes_numpy.dense(trajectories, self.env, self.parents)
+        return nodes.floats_as(self.config.dtype)
 
     def collect_one_by_one(self, policy: Policy, step: int) -> Batch:
         """The same trajectories from a list of environment objects, as PyTorch code collects them today."""
-        trajectories = objects.sample(self._act(policy), self.env, self._noise(step))
+        noise = self._noise(random.fold_in(self.key, step), policy)
+        trajectories = objects.sample(self._act(policy), self.env, noise)
         return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype)
 
-    def tensors(self, batch: Batch) -> Batch:
-        return to_tensors(batch, self.dtype)
+    def sample(self, policy: Policy, key: np.ndarray) -> Trajectories:
+        """Trajectories drawn with one key. Where there is a table the network is evaluated once, not once per step."""
+        choose = self._act(policy) if self.table is None else self._look_up(policy, self.table)
+        return host.sample(choose, self.env, self._noise(key, policy))
 
-    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
-        return learner_torch.update(policy, *optimizer, batch, self.config)
+    def tensors(self, batch: Batch) -> Batch:
+        return to_tensors(batch, getattr(torch, self.config.dtype))
 
     def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.config)
+
+    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
+        adam, scheduler = optimizer
+        return learner_torch.update(policy, adam, scheduler, batch, self.config)
 
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
@@ -77,31 +86,28 @@ class System:
         log_pf = learner_torch.log_pf_table(policy, self.env)
         return evaluation.exact_metrics(self.config.env, log_pf, policy.log_z.sum().item())
 
-    def _noise(self, step: int) -> Any:
-        key = random.fold_in(self.key, step)
-        return noise_numpy.draw(key, self.env.max_steps, self.config.batch_size, self.env.n_actions, self.config.dtype)
+    def _noise(self, key: np.ndarray, policy: Policy) -> Any:
+        dtype = str(policy.log_z.dtype).removeprefix("torch.")
+        return noise_numpy.draw(key, self.env.max_steps, self.config.batch_size, self.env.n_actions, dtype)
 
-    def _chooser(self, policy: Policy) -> Any:
-        """Acts by the table where there is one: then the network has been evaluated once, not once per step."""
-        if self.table is None:
-            return self._act(policy)
+    def _look_up(self, policy: Policy, table: Batch) -> Callable[[State, np.ndarray, np.ndarray], np.ndarray]:
         with torch.no_grad():
-            logits = policy.forward_logits(torch.from_numpy(self.table.observation).to(self.dtype))
+            logits = policy.forward_logits(torch.from_numpy(table.observation).to(policy.log_z.dtype))
 
-        def choose(state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
-            index = torch.from_numpy(np.asarray(self.env.index(state))).long()
+        def choose(state: State, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+            index = torch.from_numpy(np.asarray(self.env.index(state)))
             return self._choose(logits[index], state, gumbel, explore)
 
         return choose
 
-    def _act(self, policy: Policy) -> Any:
-        def choose(state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
-            with torch.no_grad():
-                logits = policy.forward_logits(torch.from_numpy(self.env.observe(state)).to(self.dtype))
+    def _act(self, policy: Policy) -> Callable[[State, np.ndarray, np.ndarray], np.ndarray]:
+        @torch.no_grad()
+        def choose(state: State, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+            logits = policy.forward_logits(torch.from_numpy(self.env.observe(state)).to(policy.log_z.dtype))
             return self._choose(logits, state, gumbel, explore)
 
         return choose
 
-    def _choose(self, logits: Tensor, state: Any, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
-        mask, gumbel, explore = map(torch.from_numpy, (self.env.forward_mask(state), gumbel, explore))
-        return acting_torch.choose(logits, mask, gumbel, explore, self.config.epsilon, self.config.temperature).numpy()
+    def _choose(self, logits: Tensor, state: State, gumbel: np.ndarray, explore: np.ndarray) -> np.ndarray:
+        mask, noise, coin = (torch.from_numpy(array) for array in (self.env.forward_mask(state), gumbel, explore))
+        return acting_torch.choose(logits, mask, noise, coin, self.config.epsilon, self.config.temperature).numpy()
