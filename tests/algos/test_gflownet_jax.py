@@ -438,12 +438,15 @@ def test_repeated_calls_compile_once():
     assert full.train._cache_size() == before + 1
 
 
-def test_table_execution_evaluates_the_networks_once_per_iteration():
-    env, config = Hypergrid(SMALL), tiny(dtype="float32", execution="table")
-    policy, tx, opt_state = started(config, env)
-    program = full.train.lower(policy, tx, opt_state, env, jax.random.key(0), 0, 3, config).compile().as_text()
-    products = len(re.findall(r"= f32\S* dot\(", program))
-    assert products == 4 + 3 + 4  # two layers and two heads; back through all but the first; their weights' gradients
+@pytest.mark.parametrize("layers, dtype", [(1, "float64"), (2, "float32")])
+def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype):
+    with jax.enable_x64(dtype == "float64"):
+        env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")
+        policy, tx, opt_state = started(config, env)
+        program = full.train.lower(policy, tx, opt_state, env, jax.random.key(0), 0, 3, config).compile().as_text()
+    products = len(re.findall(r"= f\d\d\S* dot\(", program))
+    linear = layers + 2  # the trunk and two heads: forward, back to all inputs but the observation, weights' gradients
+    assert products == linear + (linear - 1) + linear
 
 
 def test_an_unresolved_execution_is_refused():

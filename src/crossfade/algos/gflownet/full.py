@@ -1,8 +1,11 @@
 """Training compiled as a whole: collecting and learning, many iterations in one program."""
 
+import math
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,9 +17,10 @@ from .batch import Noise
 from .config import GFlowNetConfig
 from .distinct import find
 from .learner_jax import update
+from .losses_jax import loss
 from .nodes_jax import at_table, dense, table
 from .noise_jax import draw
-from .policy_jax import Policy
+from .policy_jax import Policy, PolicyOutput
 from .rollout import sample, sample_table, sample_until_done
 
 Info = dict[str, Array]
@@ -38,7 +42,8 @@ def train(
     """`n` iterations of collecting a batch and one update on it; the metrics hold a value for each iteration.
 
     Iteration i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
-    `policy` and `opt_state` is given away: go on with the returned ones. Compiled once for each `n`.
+    `policy` and `opt_state` is given away: go on with the returned ones. Compiled once for each `n`; `config.execution`
+    must be resolved, not "auto".
     """
     if config.execution not in _EXECUTIONS:
         raise UsageError(f"execution: expected one of {', '.join(_EXECUTIONS)}, got {config.execution!r}. Resolve it.")
@@ -53,15 +58,31 @@ def train(
     return policy, opt_state, metrics
 
 
+class _Evaluated(NamedTuple):
+    """A policy whose networks have been evaluated on the nodes already."""
+
+    log_z: Array
+    output: PolicyOutput
+
+    def __call__(self, *nodes: Array) -> PolicyOutput:
+        return self.output
+
+
 def _over_table(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
-    """The networks see every state of the environment, once: for samples and loss alike."""
+    """The networks see every state of the environment, once: the samples are drawn from what the loss is made of."""
     nodes = table(env, config.loss == "fm")
 
-    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
-        # `update` evaluates the networks on the same nodes again; of two equal expressions the compiler keeps one.
-        logits = policy.forward_logits(nodes.observation)
+    def objective(policy: Policy, noise: Noise) -> tuple[Array, Info]:
+        output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask)
+        logits = jax.lax.stop_gradient(output.logits)
         trajectories = sample_table(logits, env, noise, config.epsilon, config.temperature)
-        return update(policy, tx, opt_state, at_table(trajectories, env, nodes), config)
+        return loss(_Evaluated(policy.log_z, output), at_table(trajectories, env, nodes), config)
+
+    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
+        (_, info), gradient = jax.value_and_grad(objective, has_aux=True)(policy, noise)
+        params: PyTree = policy
+        updates, opt_state = tx.update(gradient, opt_state, params)
+        return eqx.apply_updates(policy, updates), opt_state, info
 
     return iterate
 
@@ -83,7 +104,7 @@ def _over_distinct(tx: optax.GradientTransformation, env: Env, config: GFlowNetC
     def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
         trajectories = sample_until_done(policy, env, noise, config.epsilon, config.temperature)
         found = find(trajectories.x, env)
-        capacities = [found.node.size * eighths // 8 for eighths in (1, 2, 3, 4, 8)]
+        capacities = [math.ceil(found.node.size * share) for share in (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)]
 
         def update_within(capacity: int) -> Updated:
             batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm")

@@ -52,7 +52,7 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTran
 
     def adam(lr: float) -> optax.GradientTransformation:
         # optax.exponential_decay(staircase=True), except that it computes in float32 whatever the precision
-        return optax.adam(lambda count: lr * config.lr_gamma ** (count // config.lr_period))
+        return optax.adam(lambda count: lr * config.lr_gamma ** (jnp.asarray(count) // config.lr_period))
 
     networks = adam(config.lr)
     if config.clip_norm is not None:

@@ -64,7 +64,7 @@ def sample_until_done(policy: Policy, env: Env, noise: Noise, epsilon: Number, t
 
 
 def sample_table(
-    logits: Float[Array, "states actions"], env: Env, noise: Noise, epsilon: float, temperature: float
+    logits: Float[Array, "states actions"], env: Env, noise: Noise, epsilon: Number, temperature: Number
 ) -> Trajectories:
     """The same trajectories as `sample` of the policy whose logits are given for every state, by `env.index`."""
     n_states, n_actions = logits.shape
