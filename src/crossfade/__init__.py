@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import bridge as bridge, checkpoint as checkpoint, parity as parity, random as random
+    from . import bridge as bridge, checkpoint as checkpoint, nn as nn, parity as parity, random as random
 
-__all__ = ["bridge", "checkpoint", "parity", "random"]
+__all__ = ["bridge", "checkpoint", "nn", "parity", "random"]
 
 
 def __getattr__(name: str):

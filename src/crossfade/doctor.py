@@ -17,6 +17,7 @@ EXTRAS = {
     "flax": ("flax",),
     "haiku": ("dm-haiku",),
     "orbax": ("orbax-checkpoint",),
+    "report": ("matplotlib", "tensorboard"),
 }
 
 

@@ -119,7 +119,7 @@ def _give_jax(array: np.ndarray, name: str) -> Any:
             f"{name}: expected to keep {array.dtype}, but JAX would narrow it to {narrow} because 64-bit types are "
             f"off. Load inside `with jax.enable_x64(True):`, or load with side='numpy' and cast it yourself."
         )
-    return jnp.array(array)  # copies: the caller may write to the NumPy views of the same file
+    return jnp.asarray(np.array(array))  # private: the caller may write to the NumPy views of the same file
 
 
 def key_to_words(key: Any) -> tuple[np.ndarray, str]:
