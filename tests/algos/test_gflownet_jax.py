@@ -1,7 +1,4 @@
-"""The JAX half of the GFlowNet algorithm: losses at the optimum, samplers, nodes, optimiser, compiled training."""
-
-import re
-from dataclasses import replace
+"""The JAX half of the GFlowNet algorithm: losses at the optimum, samplers, nodes, optimiser."""
 
 import equinox as eqx
 import jax
@@ -9,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from gflownet_small import SMALL, started, tiny
 
 from crossfade.algos.gflownet import (
     distinct,
     exact_numpy,
-    full,
     host,
     init,
     learner_jax,
@@ -24,7 +21,6 @@ from crossfade.algos.gflownet import (
     rollout,
 )
 from crossfade.algos.gflownet.acting_jax import act, choose
-from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.envs import base_numpy
 from crossfade.envs.enumeration import enumerate_states
 from crossfade.envs.hypergrid.hypergrid_jax import Hypergrid
@@ -34,7 +30,6 @@ from crossfade.errors import UsageError
 from crossfade.random import random_numpy
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
-SMALL = HypergridParams(2, 4)
 EXPLORING = {"epsilon": 0.3, "temperature": 1.5}
 
 
@@ -47,19 +42,6 @@ class Tabular(Hypergrid):
 
     def features(self, x):
         return jnp.arange(self.n_states) == self.encode(x)
-
-
-def started(config, env):
-    """A fresh policy, its optimiser and the optimiser's state."""
-    parameters = init.parameters(config, env, random_numpy.key(config.seed), config.dtype)
-    policy = learner_jax.make_policy(config, env, parameters)
-    tx = learner_jax.make_optimizer(config, policy)
-    return policy, tx, tx.init(policy)
-
-
-def tiny(**settings):
-    settings = {"env": SMALL, "hidden": 8, "batch_size": 8, "dtype": "float64", **settings}
-    return GFlowNetConfig(**settings)
 
 
 def uniform_trajectories(env, batch=16):
@@ -406,66 +388,3 @@ def test_parameters_that_do_not_fit_are_named():
 def test_float64_without_x64_is_refused():
     with pytest.raises(UsageError, match="enable_x64"):
         learner_jax.make_policy(tiny(), Hypergrid(SMALL), {})
-
-
-# Compiled training
-
-
-def trained(config, *chunks):
-    """The losses of a run made in chunks of so many iterations, and the policy it ends with."""
-    env = Hypergrid(config.env)
-    policy, tx, opt_state = started(config, env)
-    losses, step = [], 0
-    for n in chunks:
-        policy, opt_state, metrics = full.train(policy, tx, opt_state, env, jax.random.key(7), step, n, config)
-        losses, step = [*losses, *np.asarray(metrics["loss"])], step + n
-    return losses, policy
-
-
-def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
-    config = tiny(epsilon=0.1, clip_norm=1.0, layers=1)
-    reference, _ = trained(replace(config, execution="dense"), 12)
-    assert reference[-1] != reference[0]
-    for execution, chunks in [("table", (4, 4, 4)), ("unique", (12,))]:
-        losses, _ = trained(replace(config, execution=execution), *chunks)
-        np.testing.assert_allclose(losses, reference, rtol=1e-10)
-
-
-def test_repeated_calls_compile_once():
-    config = tiny(dtype="float32", execution="table", batch_size=4)
-    before = full.train._cache_size()
-    trained(config, 3, 3, 3)
-    assert full.train._cache_size() == before + 1
-
-
-@pytest.mark.parametrize("layers, dtype", [(1, "float64"), (2, "float32")])
-def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype):
-    with jax.enable_x64(dtype == "float64"):
-        env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")
-        policy, tx, opt_state = started(config, env)
-        program = full.train.lower(policy, tx, opt_state, env, jax.random.key(0), 0, 3, config).compile().as_text()
-    products = len(re.findall(r"= f\d\d\S* dot\(", program))
-    linear = layers + 2  # the trunk and two heads: forward, back to all inputs but the observation, weights' gradients
-    assert products == linear + (linear - 1) + linear
-
-
-def test_an_unresolved_execution_is_refused():
-    with pytest.raises(UsageError, match="table, dense, unique"):
-        trained(tiny(dtype="float32"), 1)
-
-
-def test_trajectory_balance_learns_the_target():
-    params = HypergridParams(2, 8)
-    config = tiny(env=params, hidden=64, batch_size=64, dtype="float32", execution="table", lr=3e-3)
-    graph, env = enumerate_states(HostHypergrid(params)), Hypergrid(params)
-
-    table = jax.jit(lambda policy: learner_jax.log_pf_table(policy, env))
-
-    def total_variation(policy):
-        log_pf = np.asarray(table(policy), np.float64)
-        return exact_numpy.total_variation(graph.target, exact_numpy.terminating_distribution(graph, log_pf))
-
-    assert total_variation(started(config, env)[0]) > 0.3
-    _, policy = trained(config, 1000)
-    assert total_variation(policy) < 0.1
-    assert policy.log_z.sum() == pytest.approx(graph.log_z, abs=0.1)

@@ -1,0 +1,21 @@
+"""Small GFlowNets to test with."""
+
+from crossfade.algos.gflownet import init, learner_jax
+from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.envs.hypergrid.params import HypergridParams
+from crossfade.random import random_numpy
+
+SMALL = HypergridParams(2, 4)
+
+
+def started(config, env):
+    """A fresh policy, its optimiser and the optimiser's state."""
+    parameters = init.parameters(config, env, random_numpy.key(config.seed), config.dtype)
+    policy = learner_jax.make_policy(config, env, parameters)
+    tx = learner_jax.make_optimizer(config, policy)
+    return policy, tx, tx.init(policy)
+
+
+def tiny(**settings):
+    settings = {"env": SMALL, "hidden": 8, "batch_size": 8, "dtype": "float64", **settings}
+    return GFlowNetConfig(**settings)
