@@ -22,6 +22,7 @@ class System:
     config: str
     torch: str
     jax: str
+    pictures: str
 
 
 SYSTEMS = {
@@ -30,6 +31,7 @@ SYSTEMS = {
         config="crossfade.algos.gflownet.config:GFlowNetConfig",
         torch="crossfade.algos.gflownet.system_torch:System",
         jax="crossfade.algos.gflownet.system_jax:System",
+        pictures="crossfade.algos.gflownet.pictures:pictures",
     ),
 }
 

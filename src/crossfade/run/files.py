@@ -1,10 +1,13 @@
 """Files that are there whole or not at all."""
 
+import io
 import json
 import os
 import secrets
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -29,3 +32,10 @@ def write_text(path: Path, text: str) -> Path:
 def write_json(path: Path, value: Any) -> Path:
     """Strict JSON: NaN and infinity are refused, since other readers would."""
     return write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def write_array(path: Path, array: np.ndarray) -> Path:
+    """One array as .npy."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return write_bytes(path, buffer.getvalue())

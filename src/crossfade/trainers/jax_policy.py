@@ -50,7 +50,7 @@ class JaxPolicyTrainer:
         )
         return Snapshot(parameters, read_torch(optimizer, dict(policy.named_parameters())))
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self) -> Any:
         return self.system.evaluate(self.policy)
 
 

@@ -41,5 +41,5 @@ class TorchTrainer:
         parameters = {name: tensor_to_numpy(p) for name, p in self.policy.state_dict().items()}
         return Snapshot(parameters, read_torch(self.optimizer[0], self.policy))
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self) -> Any:
         return self.system.evaluate(self.policy)

@@ -42,8 +42,8 @@ class Trainer(Protocol):
         """The state now."""
         ...
 
-    def evaluate(self) -> dict[str, float]:
-        """What the system measures of its policy."""
+    def evaluate(self) -> Any:
+        """What the system measures of its policy: `metrics`, and a `distribution` or None."""
         ...
 
 

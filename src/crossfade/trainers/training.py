@@ -12,6 +12,7 @@ from .. import checkpoint
 from ..loading import load_attribute
 from ..registry import SYSTEMS, lookup
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
+from ..run.files import write_array
 from ..run.settings import RunConfig
 from .trainer import Snapshot, Trainer
 
@@ -87,9 +88,11 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
         evaluation: dict[str, float] = {}
 
         def evaluate(step: int) -> dict[str, float]:
-            evaluation.clear()
-            evaluation.update(trainer.evaluate())
-            return evaluation
+            found = trainer.evaluate()
+            if found.distribution is not None:
+                write_array(run.eval / "distribution.npy", found.distribution)
+            evaluation.update(found.metrics)
+            return found.metrics
 
         with (
             Log(run, quiet=True) as log,

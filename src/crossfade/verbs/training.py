@@ -69,7 +69,9 @@ class Climb(Common):
     """Float64 updates over which each mode is compared with the one below."""
 
     def run(self) -> int:
+        from ..loading import load_attribute
         from ..parity import Verdict
+        from ..registry import SYSTEMS
         from ..trainers.ladder import climb
         from ..trainers.ladder_report import write_page
         from .ladder import LadderTable
@@ -82,7 +84,8 @@ class Climb(Common):
             rungs = climb(
                 system, config, self.runs_dir, modes=modes, updates=self.updates, on_rung=table.add, quiet=silent
             )
-        page = write_page(self.runs_dir / system / "climb.html", f"{system}: the ladder", rungs)
+        pictures = load_attribute(SYSTEMS[system].pictures)(config, {rung.mode: rung.run for rung in rungs})
+        page = write_page(self.runs_dir / system / "climb.html", f"{system}: the ladder", rungs, pictures)
         different = any(rung.parity is not None and rung.parity.verdict is Verdict.DIFFERENT for rung in rungs)
         if self.json:
             print_json([rung.json() for rung in rungs])
@@ -113,7 +116,8 @@ class Eval(Common):
         config = _config(system, (), run.config_path)
         bundle = checkpoint.load(run.checkpoints, side="numpy")
         with precision(config):
-            found = make_trainer(system, config, Snapshot(bundle.params, bundle.optimizer), bundle.step).evaluate()
+            trainer = make_trainer(system, config, Snapshot(bundle.params, bundle.optimizer), bundle.step)
+            found = trainer.evaluate().metrics
         if not found:
             raise CrossfadeError(f"{self.path}: its environment is too large to evaluate exactly.")
         write_json(run.eval / f"{bundle.step:010d}.json", found)

@@ -1,7 +1,8 @@
 """How good a policy is, exactly: its distribution over objects by dynamic programming, against R / Z."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -20,9 +21,18 @@ def graph_of(params: Any) -> Graph | None:
     return enumerate_states(env) if env.n_states is not None and env.n_states <= LARGEST else None
 
 
-def exact_metrics(params: Any, log_pf: Float[np.ndarray, "states a"], log_z: float) -> dict[str, float]:
-    """Distances of the learned distribution from the target, under `eval/`."""
+class Evaluation(NamedTuple):
+    """What a policy turned out to be."""
+
+    metrics: dict[str, float]  # distances from the target, under `eval/`
+    distribution: Float[np.ndarray, " states"] | None = None  # over objects, as numbered by the environment
+
+
+def evaluate(params: Any, log_pf: Callable[[], np.ndarray], log_z: float) -> Evaluation:
+    """Exact distances from the target where the environment can be enumerated, else nothing."""
     graph = graph_of(params)
-    assert graph is not None
-    p = exact_numpy.terminating_distribution(graph, np.asarray(log_pf, np.float64))
-    return {f"eval/{name}": float(value) for name, value in exact_numpy.metrics(graph, p, log_z).items()}
+    if graph is None:
+        return Evaluation({})
+    p = exact_numpy.terminating_distribution(graph, np.asarray(log_pf(), np.float64))
+    metrics = exact_numpy.metrics(graph, p, log_z)
+    return Evaluation({f"eval/{name}": float(value) for name, value in metrics.items()}, p)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...envs.base_numpy import State
 from .batch import Noise, Trajectories
 
 Act = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
@@ -19,7 +20,6 @@ def sample(choose: Act, env: Any, noise: Noise) -> Trajectories:
     state = env.reset((batch,))
     x = np.empty((steps + 1, *state.x.shape), state.x.dtype)
     action = np.full((steps, batch), env.n_actions - 1)
-    parent = np.zeros((steps, batch), action.dtype)
     valid = np.zeros((steps, batch), bool)
     x[0] = state.x
     for t in range(steps):
@@ -29,7 +29,7 @@ def sample(choose: Act, env: Any, noise: Noise) -> Trajectories:
         valid[t] = ~state.done
         chosen = choose(state, noise.gumbel[t], noise.explore[t])
         action[t] = np.where(state.done, env.n_actions - 1, chosen)
-        parent[t] = env.parent_of(state, action[t])
         state = env.step(state, action[t])
         x[t + 1] = state.x
+    parent = env.parent_of(State(x[:-1], np.zeros(action.shape, bool)), action)
     return Trajectories(x, action, parent, valid)

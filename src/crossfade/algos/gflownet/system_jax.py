@@ -85,12 +85,9 @@ class System:
         key = jax.random.wrap_key_data(jax.numpy.asarray(self.key))
         return full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
 
-    def evaluate(self, policy: Policy) -> dict[str, float]:
-        """Exact distances from the target where the environment can be enumerated."""
-        if evaluation.graph_of(self.config.env) is None:
-            return {}
-        log_pf = np.asarray(self._log_pf(policy))
-        return evaluation.exact_metrics(self.config.env, log_pf, float(policy.log_z.sum()))
+    def evaluate(self, policy: Policy) -> evaluation.Evaluation:
+        log_pf = lambda: np.asarray(self._log_pf(policy))
+        return evaluation.evaluate(self.config.env, log_pf, float(policy.log_z.sum()))
 
     def _noise(self, step: int) -> Any:
         env, key = self.host_env, random.fold_in(self.key, step)

@@ -79,12 +79,9 @@ class System:
     def pure_update(self, policy: Policy) -> Any:
         return pure.make_update(policy, self.config)
 
-    def evaluate(self, policy: Policy) -> dict[str, float]:
-        """Exact distances from the target where the environment can be enumerated."""
-        if evaluation.graph_of(self.config.env) is None:
-            return {}
-        log_pf = learner_torch.log_pf_table(policy, self.env)
-        return evaluation.exact_metrics(self.config.env, log_pf, policy.log_z.sum().item())
+    def evaluate(self, policy: Policy) -> evaluation.Evaluation:
+        log_pf = lambda: learner_torch.log_pf_table(policy, self.env)
+        return evaluation.evaluate(self.config.env, log_pf, policy.log_z.sum().item())
 
     def _noise(self, key: np.ndarray, policy: Policy) -> Any:
         dtype = str(policy.log_z.dtype).removeprefix("torch.")
