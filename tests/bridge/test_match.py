@@ -257,6 +257,53 @@ def test_one_torch_array_for_all_critics_goes_to_a_list():
     assert mapping.verify().ok
 
 
+class Crosswise(eqx.Module):
+    """Four critics, stacked two by two across the groups in which they are returned."""
+
+    stacks: list
+
+    def __init__(self):
+        self.stacks = [eqx.filter_vmap(zoo_equinox.Critic)(KEYS[:2]), eqx.filter_vmap(zoo_equinox.Critic)(KEYS[2:])]
+
+    def __call__(self, x):
+        (a, b), (c, d) = (eqx.filter_vmap(lambda critic: critic(x))(stack) for stack in self.stacks)
+        return jnp.stack([a, c]), jnp.stack([b, d])
+
+
+class FlatTargets(nn.Module):
+    """The names of SAC's and TD3's critics."""
+
+    def __init__(self):
+        super().__init__()
+        (self.q1, self.q2), (self.q1_target, self.q2_target) = zoo_torch.critics(), zoo_torch.critics()
+
+    def forward(self, x):
+        return torch.cat([self.q1(x), self.q2(x)], 1), torch.cat([self.q1_target(x), self.q2_target(x)], 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "model", "stacked"),
+    [
+        (zoo_torch.Targets, Crosswise, ("online.1.0.weight", "target.1.0.weight")),
+        (FlatTargets, zoo_equinox.Targets, ("q1_target.0.weight", "q2_target.0.weight")),
+    ],
+)
+def test_the_outputs_decide_which_modules_are_stacked(module, model, stacked):
+    mapping = match(module(), model(), X)
+    assert stacked in [tuple(sorted(entry.torch)) for entry in mapping.entries]
+    assert mapping.verify().ok
+
+
+def test_a_difference_in_an_ensemble_is_named_where_it_is():
+    class Squashed(zoo_equinox.Targets):
+        def __call__(self, x):
+            return jax.tree.map(jnp.tanh, super().__call__(x))
+
+    with pytest.raises(MappingError) as error:
+        match(zoo_torch.Targets(), Squashed(), X)
+    assert "the outputs differ by" in str(error.value) and "first difference" not in str(error.value)
+
+
 def test_an_image_beside_other_features_is_put_in_order():
     class Robot(nn.Module):
         def __init__(self):

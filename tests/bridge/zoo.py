@@ -223,6 +223,17 @@ _CASES = (
             haiku="log_std=~.b bound=~.a",
         ),
     ),
+    Case(
+        "targets",
+        zoo_torch.Targets,
+        ((5, 3),),
+        pairs=_pairs(
+            equinox="online.0.0.weight=b.fc.1.weight target.0.2.bias=a.fc.2.bias",
+            nnx="online.0.0.weight=b.b.kernel target.0.2.bias=a.c.bias",
+            linen="online.0.0.weight=b.Dense_2.kernel target.0.2.bias=a.Dense_1.bias",
+            haiku="online.0.0.weight=~.b0 target.0.2.bias=~.a1_bias",
+        ),
+    ),
 )
 
 ZOO = {case.name: case for case in _CASES}

@@ -242,6 +242,18 @@ class Critics(eqx.Module):
         return eqx.filter_vmap(lambda critic: critic(x))(self.stacked)
 
 
+class Targets(eqx.Module):
+    a: Critic
+    b: Critic
+
+    def __init__(self):
+        self.a, self.b = eqx.filter_vmap(Critic)(keys(2)), eqx.filter_vmap(Critic)(keys(2))
+
+    def __call__(self, x):
+        evaluate = eqx.filter_vmap(lambda critic: critic(x))
+        return evaluate(self.b), evaluate(self.a)
+
+
 class CriticList(eqx.Module):
     """A list of critics, against torch's one array for all."""
 
@@ -318,4 +330,5 @@ MAKERS = {
     "dueling": Dueling,
     "residual": Residual,
     "gaussian": Gaussian,
+    "targets": Targets,
 }

@@ -95,6 +95,19 @@ def critic(x):
     return hk.nets.MLP([4, 4, 1])(x)[:, 0]
 
 
+def targets(x):
+    def ensemble(name):
+        h = jnp.stack([x, x])
+        for i, (inputs, outputs) in enumerate([(3, 4), (4, 4), (4, 1)]):
+            w = hk.get_parameter(f"{name}{i}", (2, inputs, outputs), init=ones)
+            b = hk.get_parameter(f"{name}{i}_bias", (2, outputs), init=ones)
+            h = jnp.einsum("nbi,nio->nbo", relu(h) if i else h, w) + b[:, None]
+        return h[..., 0].T
+
+    target, online = ensemble("a"), ensemble("b")
+    return online, target
+
+
 def stacked_critics(x):
     w, b = hk.get_parameter("w", (2, 3, 4), init=ones), hk.get_parameter("b", (2, 4), init=ones)
     v, a = hk.get_parameter("v", (2, 1, 4), init=ones), hk.get_parameter("a", (2, 1), init=ones)
@@ -136,4 +149,5 @@ FUNCTIONS = {
     "dueling": dueling,
     "residual": residual,
     "gaussian": gaussian,
+    "targets": targets,
 }

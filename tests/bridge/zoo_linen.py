@@ -130,13 +130,23 @@ class Critic(nn.Module):
         return nn.Dense(1)(relu(nn.Dense(4)(relu(nn.Dense(4)(x)))))[:, 0]
 
 
+def ensemble(out_axes: int) -> type[nn.Module]:
+    return nn.vmap(
+        Critic, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=None, out_axes=out_axes, axis_size=2
+    )
+
+
 class Critics(nn.Module):
     @nn.compact
     def __call__(self, x):
-        ensemble = nn.vmap(
-            Critic, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=None, out_axes=0, axis_size=2
-        )
-        return ensemble()(x)
+        return ensemble(0)()(x)
+
+
+class Targets(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        target, online = (ensemble(1)(name=name)(x) for name in "ab")
+        return online, target
 
 
 class StackedCritics(nn.Module):
@@ -186,4 +196,5 @@ MODULES = {
     "dueling": Dueling,
     "residual": Residual,
     "gaussian": Gaussian,
+    "targets": Targets,
 }

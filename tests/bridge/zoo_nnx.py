@@ -166,6 +166,15 @@ class Critics(nnx.Module):
         return nnx.vmap(lambda critic, x: critic(x), in_axes=(0, None))(self.stacked, x)
 
 
+class Targets(nnx.Module):
+    def __init__(self, rngs):
+        self.a, self.b = nnx.vmap(Critic)(rngs.split(2)), nnx.vmap(Critic)(rngs.split(2))
+
+    def __call__(self, x):
+        evaluate = nnx.vmap(lambda critic, x: critic(x), in_axes=(0, None), out_axes=1)
+        return evaluate(self.b, x), evaluate(self.a, x)
+
+
 class StackedCritics(nnx.Module):
     def __init__(self, rngs):
         self.a, self.b = nnx.Param(normal(rngs(), (2, 4))), nnx.Param(normal(rngs(), (2, 4, 1)))
@@ -218,4 +227,5 @@ MODULES = {
     "dueling": Dueling,
     "residual": Residual,
     "gaussian": Gaussian,
+    "targets": Targets,
 }

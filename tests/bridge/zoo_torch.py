@@ -175,16 +175,32 @@ class Tied(nn.Module):
         return self.head(F.relu(self.fc(self.embed(x))))
 
 
+def critics() -> nn.ModuleList:
+    critic = lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    return nn.ModuleList(critic() for _ in range(2))
+
+
 class Critics(nn.Module):
     """A list of critics here, one vmapped critic elsewhere."""
 
     def __init__(self):
         super().__init__()
-        critic = lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
-        self.critics = nn.ModuleList(critic() for _ in range(2))
+        self.critics = critics()
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([critic(x)[:, 0] for critic in self.critics])
+
+
+class Targets(nn.Module):
+    """Two critics and their two targets: which two are stacked elsewhere, shapes do not tell."""
+
+    def __init__(self):
+        super().__init__()
+        self.target, self.online = critics(), critics()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        online, target = (torch.cat([critic(x) for critic in group], 1) for group in (self.online, self.target))
+        return online, target
 
 
 class StackedCritics(nn.Module):

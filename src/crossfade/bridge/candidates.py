@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import chain, islice, permutations, product
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .mapping import Entry
 from .rules import Op, Rule, each, permute, reshape, stack, take, unstack
 
 Shape = tuple[int, ...]
+
+WAYS = 32  # ways to stack modules that are looked at
+PARTS = re.compile("[0-9]+|[a-zA-Z]+")
 
 
 @dataclass(frozen=True)
@@ -64,30 +67,51 @@ def single_item(name: str, facts: Facts) -> Item:
     return Item((name,), found)
 
 
-def stacked_items(names: set[str], facts: Facts) -> list[Item]:
-    """Lists of equal torch modules whose arrays JAX holds stacked along a leading axis."""
-    items: list[Item] = []
-    taken: set[str] = set()
+def stacked_items(names: set[str], facts: Facts) -> list[list[Item]]:
+    """Equal torch modules whose arrays JAX holds stacked along a leading axis, in every way to put them together.
+
+    Two critics beside their two targets can be stacked in two ways, and the shapes fit both.
+    """
+    lonely = {name for name in names if not single_item(name, facts).candidates}
+    groups = []
     for members in _siblings({n: shape for n, shape in facts.shapes.items() if n in names}):
-        if any(m & taken for m in map(set, members)):
-            continue
-        lonely = any(not single_item(n, facts).candidates for n in members[0])
-        group = [_stack(group, facts) for group in zip(*members, strict=True)]
-        if lonely and all(item.candidates for item in group):
-            items += group
-            taken.update(n for m in members for n in m)
-    return items
+        group = [] if lonely.isdisjoint(members[0]) else [_stack(rows, facts) for rows in zip(*members, strict=True)]
+        if group and all(item.candidates for item in group):
+            groups.append(group)
+    ways = [list(chain(*way)) for way in islice(_without_overlap(groups), WAYS)]
+    helped = [len(lonely & _arrays(way)) for way in ways]
+    return [way for way, count in zip(ways, helped, strict=True) if count == max(helped)]
+
+
+def _without_overlap(groups: list[list[Item]]) -> Iterator[list[list[Item]]]:
+    """The ways to pick groups with no array in common, as many as go together; earlier groups are preferred."""
+    if not groups:
+        yield []
+        return
+    first, *rest = groups
+    clash = lambda group: not _arrays(group).isdisjoint(_arrays(first))
+    for way in _without_overlap([group for group in rest if not clash(group)]):
+        yield [first, *way]
+    if any(map(clash, rest)):
+        yield from (way for way in _without_overlap(rest) if any(map(clash, way)))
+
+
+def _arrays(items: list[Item]) -> set[str]:
+    return {name for item in items for name in item.names}
 
 
 def _stack(group: tuple[str, ...], facts: Facts) -> Item:
+    """Arrays stacked in the order they are declared in; a few also in any other, for names that have no order."""
     found = []
+    count = len(group)
+    orders = list(permutations(group)) if count < 4 else [group]
     for path, shape in facts.leaves.items():
-        if shape and shape[0] == len(group):
+        if shape and shape[0] == count:
             uses = facts.torch_uses.get(group[0]), _without_batch(facts.jax_uses.get(path))
-            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts):
+            for (ops, cost), rows in product(arrangements(facts.shapes[group[0]], shape[1:], *uses, facts), orders):
                 rule = Rule(each(*ops), stack()) if ops else Rule(stack())
-                found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
-    return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
+                found.append(Candidate((Entry(rows, (path,), rule, "dataflow"),), cost + (rows != group)))
+    return Item(group, found, f"{count} arrays stacked along a leading axis")
 
 
 def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
@@ -114,18 +138,25 @@ def _without_batch(use: Use | None) -> Use | None:
 
 
 def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
-    """Groups of equal modules: for each group its members, for each member its names, largest modules first."""
+    """Groups of equal modules: for each group its members, for each member its names.
+
+    Members differ in the last word of their path or in a part of it: `critics.0` and `critics.1`, `q1_target` and
+    `q2_target`. Groups told apart by a number come first, larger ones before smaller.
+    """
     modules: dict[str, dict[str, Shape]] = defaultdict(dict)
     for name, shape in shapes.items():
-        words = re.split(r"([./])", name)
-        for cut in range(1, len(words), 2):
-            modules["".join(words[:cut])]["".join(words[cut:])] = shape
-    groups: dict[tuple, list[str]] = defaultdict(list)
+        for cut in re.finditer("[./]", name):
+            modules[name[: cut.start()]][name[cut.start() :]] = shape
+    groups: dict[tuple, dict[str, str]] = defaultdict(dict)  # what the members share: path -> what tells it apart
     for path, inner in modules.items():
-        parent = re.split(r"[./]", path)[:-1]
-        groups[(*parent, None, *sorted(inner.items()))].append(path)
-    members = [[[path + rest for rest in modules[path]] for path in paths] for paths in groups.values()]
-    return sorted((m for m in members if len(m) > 1), key=lambda m: -len(m[0]) * len(m))
+        start = max(path.rfind("."), path.rfind("/")) + 1
+        for at, end in {(start, len(path)), *(part.span() for part in PARTS.finditer(path, start))}:
+            groups[path[:at], path[end:], frozenset(inner.items())][path] = path[at:end]
+    numbered: dict[tuple[str, ...], bool] = defaultdict(bool)
+    for told in groups.values():
+        numbered[tuple(told)] |= all(map(str.isdigit, told.values()))
+    ranked = sorted(numbered, key=lambda paths: (not numbered[paths], -len(paths) * len(modules[paths[0]])))
+    return [[[path + rest for rest in modules[paths[0]]] for path in paths] for paths in ranked if len(paths) > 1]
 
 
 def arrangements(

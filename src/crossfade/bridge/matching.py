@@ -41,18 +41,15 @@ def match(
     """
     with Pair(torch_module, jax_model, example, jax_example, jax_apply) as pair:
         shapes = {path: leaf.shape for path, leaf in pair.floats.items()}
-        fixed, items = _items(pair, shapes, dict(overrides or {}))
-        search = Search(pair, items, fixed)
-        entries = search.solve()
-        settled = search.best if entries is None else entries
-        idle = _idle(pair, items, settled, shapes)
-        _refuse(pair, (*settled, *idle), shapes, search, entries is not None)
-        unproved = guard(pair, (*settled, *idle))
-    used = {path for entry in (*settled, *idle) for path in entry.jax}
-    held = {name for entry in (*settled, *idle) for name in entry.torch}
+        search = _search(pair, *_items(pair, shapes, dict(overrides or {})))
+        entries = (*search.best, *_idle(pair, search))
+        _refuse(pair, entries, shapes, search)
+        unproved = guard(pair, entries)
+    used = {path for entry in entries for path in entry.jax}
+    held = {name for entry in entries for name in entry.torch}
     order = {name: at for at, name in enumerate(pair.shapes)}
     return Mapping(
-        entries=tuple(sorted((*settled, *idle), key=lambda entry: order[entry.torch[0]])),
+        entries=tuple(sorted(entries, key=lambda entry: order[entry.torch[0]])),
         shapes=pair.shapes,
         jax_model=jax_model,
         tied=pair.tied,
@@ -63,8 +60,18 @@ def match(
     )
 
 
-def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[Item]]:
-    """What the overrides settle, and an item for everything else."""
+def _search(pair: Pair, fixed: tuple[Entry, ...], ways: list[list[Item]]) -> Search:
+    """The first search that ends in a proof; without one, the search that came farthest."""
+    searches = []
+    for items in ways:
+        searches.append(Search(pair, items, fixed))
+        if searches[-1].solve():
+            return searches[-1]
+    return max(searches, key=lambda search: (search.shown, -search.gap))
+
+
+def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[list[Item]]]:
+    """What the overrides settle, and the ways to group everything else into items."""
     trace = pair.trace
     facts = Facts(pair.shapes, leaves, trace.uses, pair.jax.uses, trace.flattened, trace.joined)
     chosen = [_override(pair, facts, names, target) for names, target in overrides.items()]
@@ -76,15 +83,20 @@ def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple
     names = {name for name, tensor in pair.tensors.items() if tensor.is_floating_point()}
     names -= {name for item in chosen for name in item.names}
     items += [item for item in cell_items(pair.module, pair.shapes, facts.leaves) if names >= set(item.names)]
-    for make in (stacked_items, unstacked_items):
-        names -= {name for item in items for name in item.names}
-        items += make(names, facts)
     names -= {name for item in items for name in item.names}
+    return fixed, [items + _remaining(pair, facts, names, stacked) for stacked in stacked_items(names, facts)]
+
+
+def _remaining(pair: Pair, facts: Facts, names: set[str], stacked: list[Item]) -> list[Item]:
+    """The stacked items and one for each array that is in none of them."""
+    items = list(stacked)
+    items += unstacked_items(names - {name for item in items for name in item.names}, facts)
+    names = names - {name for item in items for name in item.names}
     for name in (name for name in pair.shapes if name in names):
         item = single_item(name, facts)
         item.optional = name in pair.buffers
         items.append(item)
-    return fixed, items
+    return items
 
 
 def _override(pair: Pair, facts: Facts, names: str | tuple[str, ...], target: Override) -> Item:
@@ -121,13 +133,13 @@ def _because(entry: Entry, reason: str) -> Entry:
     return replace(entry, reason=reason)
 
 
-def _idle(pair: Pair, items: list[Item], entries: tuple[Entry, ...], leaves: dict[str, Shape]) -> tuple[Entry, ...]:
+def _idle(pair: Pair, search: Search) -> tuple[Entry, ...]:
     """Arrays that the example never uses: only shape and name can pair them."""
     seen = {name for point in pair.trace.points for name in point.names}
-    settled = {name for entry in entries for name in entry.torch}
-    taken = {path for entry in entries for path in entry.jax}
+    settled = {name for entry in search.best for name in entry.torch}
+    taken = {path for entry in search.best for path in entry.jax}
     found: list[Entry] = []
-    for item in items:
+    for item in search.items:
         if settled & set(item.names) or seen & set(item.names):
             continue
         free = [c for c in item.candidates if not c.leaves & taken and not c.leaves & pair.jax.uses.keys()]
@@ -146,13 +158,14 @@ def _idle(pair: Pair, items: list[Item], entries: tuple[Entry, ...], leaves: dic
     return tuple(found)
 
 
-def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], search: Search, proved: bool) -> None:
+def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], search: Search) -> None:
     """Raises unless every parameter has its counterpart and the outputs agree."""
     used = {path for entry in entries for path in entry.jax}
     held = {name for entry in entries for name in entry.torch}
     torch_left = [n for n in pair.shapes if n in pair.parameters and n not in held]
     trainable = named_leaves(pair.opened.params)
     jax_left = [p for p in leaves if p in trainable and p not in used]
+    proved = search.gap <= pair.tolerance
     if proved and not torch_left and not jax_left:
         return
     lines = [f"the torch {type(pair.module).__name__} and the {pair.opened.library} model could not be matched."]
@@ -179,14 +192,14 @@ def _refuse(pair: Pair, entries: tuple[Entry, ...], leaves: dict[str, Shape], se
             f"{point.value.shape}, is nowhere in the JAX model. If the pairs above are right, look there: epsilon, "
             f"activation, padding, the order of layers, the layout of the input (jax_example)."
         )
-    lines += ["  To decide pairs by hand, pass these and correct them:", "    overrides={"]
+    guesses = [f"{e.torch[0]!r}: {e.jax[0]!r}" for e in entries if len(e.torch) == len(e.jax) == 1 and not torch_left]
     for name in torch_left:
         fits = [p for p in jax_left if sorted(leaves[p]) == sorted(pair.shapes[name])]
         guess = max(fits, key=lambda path, name=name: likeness(name, path), default=None)
-        lines.append(f"        {name!r}: {repr(guess) if guess else '(<JAX paths>, Rule(...))'},")
-    if not torch_left:
-        lines += [f"        {e.torch[0]!r}: {e.jax[0]!r}," for e in entries if len(e.torch) == len(e.jax) == 1]
-    lines.append("    }")
+        guesses.append(f"{name!r}: {repr(guess) if guess else '(<JAX paths>, Rule(...))'}")
+    if guesses:
+        lines += ["  To decide pairs by hand, pass these and correct them:", "    overrides={"]
+        lines += [f"        {guess}," for guess in guesses] + ["    }"]
     raise MappingError("\n".join(lines))
 
 

@@ -24,17 +24,18 @@ CHOICES = 2000  # combinations looked at in one stage, the likeliest ones
 
 
 class Search:
-    """A walk through the choices; `solve` returns the entries, or None and leaves the best attempt in `best`."""
+    """A walk through the choices. `best` holds the entries found: proved if `solve` says so, else the best attempt."""
 
     def __init__(self, pair: Pair, items: list[Item], fixed: tuple[Entry, ...]):
         self.pair = pair
         self.items = items
         self.fixed = fixed  # overrides
-        self.stages = list(_stages(pair.trace.points, items))
+        self.owner = {name: item for item in items for name in item.names}
+        self.stages = list(self._stages())
         self.order = {path: at for at, path in enumerate(pair.jax.uses)}
         self.best, self.shown, self.gap = fixed, -1, np.inf
 
-    def solve(self) -> tuple[Entry, ...] | None:
+    def solve(self) -> bool:
         """Goes forward through the stages, and back where the outputs do not agree in the end."""
         runs = 300 + 4 * len(self.stages)  # runs of the JAX model; one for each stage when nothing looks alike
         start = [(self.fixed, 0)]
@@ -47,13 +48,14 @@ class Search:
                 continue
             finished = len(trail) > len(self.stages)
             gap = self.pair.gap(self.leaves(entries)) if finished else np.inf
-            if (shown, -gap) > (self.shown, -self.gap):
+            proved = gap <= self.pair.tolerance
+            if proved or (shown, -gap) > (self.shown, -self.gap):
                 self.best, self.shown, self.gap = entries, shown, gap
-            if gap <= self.pair.tolerance:
-                return entries
+            if proved:
+                return True
             if not finished:
                 trail.append(self._settle(*self.stages[len(trail) - 1], entries, shown))
-        return None
+        return False
 
     def _settle(
         self, items: list[Item], value: np.ndarray, entries: tuple[Entry, ...], shown: int
@@ -88,11 +90,23 @@ class Search:
         for item in items:
             free = sorted((c for c in item.candidates if not c.leaves & taken), key=unlikely)[:kept]
             options.append(free + [Candidate((), cost=9)] * (item.optional or not free))
-        apart = lambda choice: (
-            len(frozenset[str]().union(*(c.leaves for c in choice))) == sum(len(c.leaves) for c in choice)
-        )
-        fitting = sorted(filter(apart, product(*options)), key=lambda choice: unlikely(*choice))
+        fitting = sorted(filter(_apart, product(*options)), key=lambda choice: unlikely(*choice))
         return [tuple(entry for candidate in choice for entry in candidate.entries) for choice in fitting]
+
+    def _stages(self) -> Iterator[Stage]:
+        """For each point the items first used there."""
+        settled: set[str] = set()
+        for point in self.pair.trace.points:
+            new = {id(item): item for n in sorted(point.names - settled) if (item := self.owner.get(n))}
+            if new:
+                settled.update(n for item in new.values() for n in item.names)
+                yield list(new.values()), self._value(point)
+
+    def _value(self, point: Point) -> np.ndarray:
+        """What torch computes at a point; for a member of an ensemble, with the same step of the other members."""
+        items = lambda p: {id(self.owner[n]) for n in p.names if n in self.owner}
+        same = lambda p: items(p) == items(point) != set() and p.value.shape == point.value.shape
+        return np.concatenate([p.value.ravel() for p in self.pair.trace.points if p is point or same(p)])
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the pair's random weights."""
@@ -101,7 +115,7 @@ class Search:
     def first_difference(self) -> Point | None:
         """The first value of torch that JAX does not compute under the best attempt."""
         _, values = self.pair.run_jax(self.leaves(self.best))
-        missing = (p for p in self.pair.trace.points if not appears(p.value, values, self.pair.tolerance))
+        missing = (p for p in self.pair.trace.points if not appears(self._value(p), values, self.pair.tolerance))
         return next(missing, None)
 
 
@@ -117,26 +131,6 @@ def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dic
     for entry in entries:
         leaves.update(zip(entry.jax, entry.rule.forward(tuple(weights[n] for n in entry.torch)), strict=True))
     return leaves
-
-
-def _stages(points: list[Point], items: list[Item]) -> Iterator[Stage]:
-    """For each point the items first used there. The members of an ensemble are one stage: their values together."""
-    owner = {name: item for item in items for name in item.names}
-    settled: set[str] = set()
-    for point in points:
-        new = {id(owner[n]): owner[n] for n in sorted(point.names) if n in owner and n not in settled}
-        if not new:
-            continue
-        together = {n for item in new.values() for n in item.names}
-        settled |= together
-        values = [p.value for p in points if p.names & together and _same_step(p, point, owner)]
-        yield list(new.values()), np.concatenate([v.ravel() for v in values])
-
-
-def _same_step(other: Point, point: Point, owner: dict[str, Item]) -> bool:
-    """Whether two points are the same step of different members of an ensemble."""
-    ids = lambda p: sorted(id(owner[n]) for n in p.names if n in owner)
-    return other is point or (other.value.shape == point.value.shape and ids(other) == ids(point))
 
 
 def appears(value: np.ndarray, values: list[np.ndarray], tolerance: float) -> bool:

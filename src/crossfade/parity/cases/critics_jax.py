@@ -33,7 +33,7 @@ class Critics(eqx.Module):
     online: Critic
     target: Critic
 
-    def __init__(self, obs_size: int = 3, action_size: int = 2, width: int = 16, n: int = 3, *, key: PRNGKeyArray):
+    def __init__(self, obs_size: int = 3, action_size: int = 2, width: int = 16, n: int = 2, *, key: PRNGKeyArray):
         ensemble = eqx.filter_vmap(lambda key: Critic(obs_size, action_size, width, key=key))
         keys = jax.random.split(key, (2, n))
         self.online, self.target = ensemble(keys[0]), ensemble(keys[1])

@@ -26,7 +26,7 @@ class Critic(nn.Module):
 class Critics(nn.Module):
     """Several critics, and slow copies of them that only ever follow."""
 
-    def __init__(self, obs_size: int = 3, action_size: int = 2, width: int = 16, n: int = 3):
+    def __init__(self, obs_size: int = 3, action_size: int = 2, width: int = 16, n: int = 2):
         super().__init__()
         self.online = nn.ModuleList(Critic(obs_size, action_size, width) for _ in range(n))
         self.target = nn.ModuleList(Critic(obs_size, action_size, width) for _ in range(n))
