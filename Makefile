@@ -7,6 +7,7 @@ STAMP  := $(VENV)/.installed
 .PHONY: demo test lint types bench clean
 
 demo: $(STAMP)
+	$(BIN)/crossfade climb gflownet --preset demo
 	$(BIN)/python examples/there_and_back.py
 
 test: $(STAMP)

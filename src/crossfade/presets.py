@@ -1,9 +1,11 @@
 """Named settings, one for each documented result; a preset is words, as on the command line."""
 
+EVERY_50 = ("chunk=50", "log_every=50", "eval_every=50")
+
 PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
     "gflownet": {
         # A minute's climb: small enough for the slowest mode, large enough to learn the target.
-        "demo": ("env=hypergrid", "env.length=8", "env.n_dim=2", "hidden=64", "steps=600", "chunk=50"),
+        "demo": ("env=hypergrid", "env.length=8", "env.n_dim=2", "hidden=64", "steps=600", *EVERY_50),
         # The setting of the published grid benchmark: 2-D, length 16, log Z as a sum of 16 that starts at 37.5.
         "corners": (
             "env=grid",

@@ -266,8 +266,8 @@ class Crosswise(eqx.Module):
         self.stacks = [eqx.filter_vmap(zoo_equinox.Critic)(KEYS[:2]), eqx.filter_vmap(zoo_equinox.Critic)(KEYS[2:])]
 
     def __call__(self, x):
-        (a, b), (c, d) = (eqx.filter_vmap(lambda critic: critic(x))(stack) for stack in self.stacks)
-        return jnp.stack([a, c]), jnp.stack([b, d])
+        target, online = jnp.stack([eqx.filter_vmap(lambda critic: critic(x))(stack) for stack in self.stacks], 1)
+        return online, target
 
 
 class FlatTargets(nn.Module):
@@ -284,13 +284,13 @@ class FlatTargets(nn.Module):
 @pytest.mark.parametrize(
     ("module", "model", "stacked"),
     [
-        (zoo_torch.Targets, Crosswise, ("online.1.0.weight", "target.1.0.weight")),
+        (zoo_torch.Targets, Crosswise, ("target.1.0.weight", "online.1.0.weight")),
         (FlatTargets, zoo_equinox.Targets, ("q1_target.0.weight", "q2_target.0.weight")),
     ],
 )
 def test_the_outputs_decide_which_modules_are_stacked(module, model, stacked):
     mapping = match(module(), model(), X)
-    assert stacked in [tuple(sorted(entry.torch)) for entry in mapping.entries]
+    assert stacked in [entry.torch for entry in mapping.entries]
     assert mapping.verify().ok
 
 

@@ -101,17 +101,14 @@ def _arrays(items: list[Item]) -> set[str]:
 
 
 def _stack(group: tuple[str, ...], facts: Facts) -> Item:
-    """Arrays stacked in the order they are declared in; a few also in any other, for names that have no order."""
     found = []
-    count = len(group)
-    orders = list(permutations(group)) if count < 4 else [group]
     for path, shape in facts.leaves.items():
-        if shape and shape[0] == count:
+        if shape and shape[0] == len(group):
             uses = facts.torch_uses.get(group[0]), _without_batch(facts.jax_uses.get(path))
-            for (ops, cost), rows in product(arrangements(facts.shapes[group[0]], shape[1:], *uses, facts), orders):
+            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts):
                 rule = Rule(each(*ops), stack()) if ops else Rule(stack())
-                found.append(Candidate((Entry(rows, (path,), rule, "dataflow"),), cost + (rows != group)))
-    return Item(group, found, f"{count} arrays stacked along a leading axis")
+                found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
+    return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
 
 
 def unstacked_items(names: set[str], facts: Facts) -> list[Item]:

@@ -1,30 +1,35 @@
 """The ladder on the terminal, rung by rung."""
 
 from rich.console import Console
-from rich.table import Table
 
 from ..trainers.ladder import Rung
-from ..trainers.ladder_report import head, row
+from ..trainers.ladder_report import head, row, time_split
 
 
 class LadderTable:
     """Says when a rung has been climbed, and prints the whole table at the end."""
 
     def __init__(self, quiet: bool):
-        self.console = Console(quiet=quiet)
+        self.console = Console(quiet=quiet, soft_wrap=True, highlight=False)
         self.rungs: list[Rung] = []
 
     def add(self, rung: Rung) -> None:
         self.rungs.append(rung)
         verdict = "first rung" if rung.parity is None else f"{rung.parity.verdict} with the rung below"
-        self.console.print(f"{rung.mode}: {verdict}, {rung.result['time/its']:.4g} it/s", highlight=False)
+        self.console.print(f"{rung.mode}: {verdict}, {rung.result['time/its']:.4g} it/s")
 
     def __enter__(self) -> "LadderTable":
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            table = Table(*head(self.rungs), box=None, pad_edge=False, header_style="bold")
-            for rung in self.rungs:
-                table.add_row(*row(rung, self.rungs))
-            self.console.print(table)
+        if kind is not None:
+            return
+        lines = [head(self.rungs), *(row(rung, self.rungs) for rung in self.rungs)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        self.console.print()
+        for number, line in enumerate(lines):
+            text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            self.console.print(text, style="bold" if number == 0 else None)
+        self.console.print("\nwhere the time goes", style="bold")
+        for rung in self.rungs:
+            self.console.print(f"{rung.mode:<{widths[0]}}  {time_split(rung)}")
