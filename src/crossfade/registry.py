@@ -58,6 +58,7 @@ BENCHES = {
     "bridge": Item(
         "one training step: eager, fused, compiled, hand-written JAX, bridge.Step", "crossfade.bench.bridge:main"
     ),
+    "gflownet": Item("iterations per second of every mode", "crossfade.bench.gflownet:main"),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import checkpoint
+from ..errors import CheckpointError
 from ..loading import load_attribute
 from ..registry import SYSTEMS, lookup
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
@@ -21,7 +22,9 @@ def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = Non
     """The trainer of `config.mode`, at the start or where a snapshot was taken."""
     item = lookup("system", SYSTEMS, system)
     torch_system = load_attribute(item.torch)(config)
-    snapshot = snapshot or Snapshot(torch_system.parameters())
+    start = torch_system.parameters()
+    snapshot = snapshot or Snapshot(start)
+    _check_fits(snapshot.parameters, start)
     if config.mode == "torch":
         from .torch_loop import TorchTrainer
 
@@ -42,6 +45,20 @@ def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = Non
     from .jax_full import JaxFullTrainer
 
     return JaxFullTrainer(jax_system, torch_system, snapshot, step)
+
+
+def _check_fits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    """A checkpoint must hold the parameters of this config, in its precision."""
+    form = lambda array: "nothing" if array is None else f"{array.dtype} {array.shape}"
+    wrong = [
+        f"  {name}: expected {form(expected.get(name))}, got {form(found.get(name))}"
+        for name in expected | found
+        if form(expected.get(name)) != form(found.get(name))
+    ]
+    if wrong:
+        raise CheckpointError(
+            "the checkpoint does not fit this config:\n" + "\n".join(wrong) + "\nUse the run's own settings."
+        )
 
 
 @contextlib.contextmanager
@@ -65,6 +82,7 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
         trainer = make_trainer(system, config, snapshot, start)
         if resume:
             run.resume(start)
+            run.save_config(config)
         seconds: list[tuple[int, float]] = []
 
         def body(step: int, n: int) -> dict[str, np.ndarray]:

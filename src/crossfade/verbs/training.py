@@ -37,7 +37,6 @@ class Train(Common):
             run = RunDir.open(self.resume, write=True)
             system, words = _resumed(run, self.words)
             config = _config(system, words, run.config_path)
-            run.save_config(config)
         else:
             system, words = _system(self.words)
             config = _config(system, words, self.config, self.preset)
