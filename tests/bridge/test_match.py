@@ -18,6 +18,7 @@ from bridge import zoo_equinox, zoo_torch
 from bridge.zoo import ZOO
 from crossfade.bridge import Mapping, Rule, match
 from crossfade.bridge.libraries import open_model
+from crossfade.bridge.pair import Pair
 from crossfade.bridge.rules import add, permute
 from crossfade.errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError
 
@@ -66,7 +67,7 @@ def test_match_leaves_the_models_and_the_generators_alone():
     module.bn1.eval()
     before, leaves = copy.deepcopy(module.state_dict()), {p: np.array(a) for p, a in open_model(model).leaves().items()}
     flags = [m.training for m in module.modules()]
-    rng, default, x64 = torch.get_rng_state(), torch.get_default_dtype(), jnp.ones(1).dtype
+    rng, settings = torch.get_rng_state(), (torch.get_default_dtype(), torch.get_num_threads(), jnp.ones(1).dtype)
 
     match(module, model, case.example())
 
@@ -74,7 +75,7 @@ def test_match_leaves_the_models_and_the_generators_alone():
     assert all(np.array_equal(a, leaves[p]) for p, a in open_model(model).leaves().items())
     assert [m.training for m in module.modules()] == flags and not module.fc1.weight.requires_grad
     assert torch.equal(torch.get_rng_state(), rng)
-    assert (torch.get_default_dtype(), jnp.ones(1).dtype) == (default, x64)
+    assert (torch.get_default_dtype(), torch.get_num_threads(), jnp.ones(1).dtype) == settings
 
 
 def test_a_small_network_is_matched_within_two_seconds():
@@ -87,17 +88,22 @@ def test_a_small_network_is_matched_within_two_seconds():
 
 def test_a_parameter_that_is_returned_as_it_is_counts_as_used():
     class Returned(Layers):
+        def __init__(self, *sizes):
+            super().__init__(*sizes, idle=2)
+            self.square = nn.Parameter(torch.randn(5, 5))
+
         def forward(self, x):
-            return super().forward(x), self.extra[0], self.extra[1]
+            return super().forward(x), self.extra[0], self.extra[1], self.square
 
     class LinenReturned(linen.Module):
         @linen.compact
         def __call__(self, x):
             first, second = (self.param(name, linen.initializers.ones, (5,)) for name in ("b", "a"))
-            return jnp.tanh(linen.Dense(2)(x)), first, second
+            square = self.param("c", linen.initializers.ones, (5, 5))
+            return jnp.tanh(linen.Dense(2)(x)), first, second, square.T
 
     model = LinenReturned(), LinenReturned().init(jax.random.key(0), X.numpy())
-    mapping = match(Returned(3, 2, idle=2), model, X)
+    mapping = match(Returned(3, 2), model, X)
     assert (_pairs(mapping)["extra.0"], _pairs(mapping)["extra.1"]) == ("b", "a")
     assert mapping.unproved == () and mapping.verify().ok
 
@@ -164,6 +170,47 @@ def test_another_epsilon_is_named_as_the_first_difference():
     text = str(error.value)
     assert "first difference" in text and "native_layer_norm" in text and "norm1.weight" in text
     assert "overrides={" in text and "'fc1.weight': 'fc.2.weight'" in text
+
+
+class Blocks(nn.Module):
+    """Six residual blocks of convolutions and batch norms, all of one size."""
+
+    def __init__(self):
+        super().__init__()
+        half = lambda: nn.Sequential(nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3))
+        self.blocks = nn.ModuleList(nn.ModuleList([half(), half()]) for _ in range(6))
+
+    def forward(self, x):
+        for first, second in self.blocks:
+            x = torch.relu(x + second(torch.relu(first(x))))
+        return x
+
+
+class LinenBlocks(linen.Module):
+    wrong: int | None = None  # the block with another activation
+
+    @linen.compact
+    def __call__(self, x):
+        half = lambda x: linen.BatchNorm(True, epsilon=1e-5)(linen.Conv(3, (3, 3), use_bias=False)(x))
+        for i in range(6):
+            x = linen.relu(x + half(linen.tanh(half(x)) if i == self.wrong else linen.relu(half(x))))
+        return x
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 4])
+def test_a_deep_network_is_matched_or_refused_soon(wrong, monkeypatch):
+    runs, run = [], Pair.run_jax
+    monkeypatch.setattr(Pair, "run_jax", lambda pair, leaves: runs.append(1) or run(pair, leaves))
+    x = torch.randn(2, 3, 4, 4)
+    moved = np.moveaxis(x.numpy(), 1, -1)
+    model = LinenBlocks(wrong), LinenBlocks(wrong).init(jax.random.key(0), moved)
+    if wrong is None:
+        assert match(Blocks(), model, x, jax_example=moved).verify().ok
+    else:
+        with pytest.raises(MappingError, match=rf"first difference: .* from blocks\.{wrong}\.1\.0\.weight") as error:
+            match(Blocks(), model, x, jax_example=moved)
+        assert "under this mapping the outputs differ by" in str(error.value)
+    assert len(runs) < 400
 
 
 @pytest.mark.parametrize(

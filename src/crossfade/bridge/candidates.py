@@ -55,15 +55,18 @@ class Facts:
     jax_uses: dict[str, Use]
     flattened: set[Shape]  # shapes that torch flattened on the way
     joined: set[Shape]  # widths of the features that torch put side by side
+    untrained: tuple[set[str], set[str]]  # torch's buffers, JAX's state
 
 
 def single_item(name: str, facts: Facts) -> Item:
     """One torch array and every leaf whose shape it can take."""
     found = []
+    buffers, state = facts.untrained
     for path, shape in facts.leaves.items():
         uses = facts.torch_uses.get(name), facts.jax_uses.get(path)
+        unlike = 2 * ((name in buffers) != (path in state))
         for ops, cost in arrangements(facts.shapes[name], shape, *uses, facts):
-            found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost))
+            found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost + unlike))
     return Item((name,), found)
 
 

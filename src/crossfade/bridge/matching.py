@@ -73,7 +73,8 @@ def _search(pair: Pair, fixed: tuple[Entry, ...], ways: list[list[Item]]) -> Sea
 def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple[Entry, ...], list[list[Item]]]:
     """What the overrides settle, and the ways to group everything else into items."""
     trace = pair.trace
-    facts = Facts(pair.shapes, leaves, trace.uses, pair.jax.uses, trace.flattened, trace.joined)
+    untrained = set(pair.buffers), leaves.keys() - named_leaves(pair.opened.params).keys()
+    facts = Facts(pair.shapes, leaves, trace.uses, pair.jax.uses, trace.flattened, trace.joined, untrained)
     chosen = [_override(pair, facts, names, target) for names, target in overrides.items()]
     fixed = tuple(entry for item in chosen if len(item.candidates) == 1 for entry in item.candidates[0].entries)
     items = [item for item in chosen if len(item.candidates) > 1]

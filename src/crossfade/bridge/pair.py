@@ -45,8 +45,13 @@ class Pair:
         self.buffers = {n: t for n, t in state.items() if n not in self.parameters and n not in self.tied}
 
     def __enter__(self) -> "Pair":
-        """Opens the pair: float64 in JAX for the `with` block, copies made, both sides traced."""
+        """Opens the pair: float64 in JAX for the `with` block, copies made, both sides traced.
+
+        Torch runs on one thread meanwhile: on small arrays and busy cores its threads mostly wait for each other.
+        """
         with ExitStack() as stack:
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
             stack.enter_context(jax.enable_x64(True))
             stack.enter_context(jax.default_device(jax.devices("cpu")[0]))
             self._open()

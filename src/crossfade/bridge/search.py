@@ -2,14 +2,15 @@
 
 Torch's parameters are settled in the order they are used. Putting a torch array into a JAX leaf is right when the value
 torch computes with it (say `x @ W.T`) then appears among the values JAX computes, in whatever layout. So each choice is
-checked where it is made, and only choices between branches that look alike (two heads on one trunk) are left to the
-final outputs, by going back.
+checked where it is made, and only two kinds are left to the final outputs, by going back: between branches that look
+alike (two heads on one trunk), and of values that JAX computes out of sight (inside a scan).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,28 @@ from .dataflow_torch import Point
 from .mapping import Entry
 from .pair import Pair
 
+Choice = tuple[Entry, ...]  # one way to settle a stage
 Stage = tuple[list[Item], np.ndarray]  # what is settled together, and the value that shows whether it is right
 
-CHOICES = 2000  # combinations looked at in one stage, the likeliest ones
+CHOICES = 125  # combinations looked at in one stage, the likeliest ones
+LOOK = 8  # those tried one by one; the others are tried many at once
+
+# Equal for arrays with the same numbers in another order; the first one usually tells two arrays apart.
+MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
+    np.max,
+    np.min,
+    np.sum,
+    lambda a: np.abs(a).sum(),
+    lambda a: np.square(a).sum(),
+)
+
+
+class Attempt(NamedTuple):
+    """What has been settled on the way, how many stages showed it, and how many since then did not."""
+
+    entries: tuple[Entry, ...]
+    shown: int = 0
+    unseen: int = 0
 
 
 class Search:
@@ -36,47 +56,87 @@ class Search:
         self.best, self.shown, self.gap = fixed, -1, np.inf
 
     def solve(self) -> bool:
-        """Goes forward through the stages, and back where the outputs do not agree in the end."""
-        runs = 300 + 4 * len(self.stages)  # runs of the JAX model; one for each stage when nothing looks alike
-        start = [(self.fixed, 0)]
-        trail: list[Iterator[tuple[tuple[Entry, ...], int]]] = [iter(start)]
-        self.runs = 0
-        while trail and self.runs < runs:
-            entries, shown = next(trail[-1], (None, 0))
-            if entries is None:
+        """Settles what can be seen; only if some value never shows, settles that in the dark and looks further on."""
+        many, few = 300 + 4 * len(self.stages), 50 + 2 * len(self.stages)  # one run for each stage when all goes well
+        return self._walk(False, many) or (self.shown < len(self.stages) and self._walk(True, few))
+
+    def _walk(self, dark: bool, runs: int) -> bool:
+        """Goes forward through the stages, and back where nothing fits or the outputs do not agree in the end."""
+        self.runs = runs  # of the JAX model, those left
+        trail: list[Iterator[Attempt]] = [iter([Attempt(self.fixed)])]
+        while trail and self.runs > 0:
+            attempt = next(trail[-1], None)
+            if attempt is None:
                 trail.pop()
                 continue
             finished = len(trail) > len(self.stages)
-            gap = self.pair.gap(self.leaves(entries)) if finished else np.inf
+            gap = self._gap(attempt.entries) if finished else np.inf
             proved = gap <= self.pair.tolerance
-            if proved or (shown, -gap) > (self.shown, -self.gap):
-                self.best, self.shown, self.gap = entries, shown, gap
+            if proved or (attempt.shown, -gap) > (self.shown, -self.gap):
+                self.best, self.shown, self.gap = attempt.entries, attempt.shown, gap
             if proved:
                 return True
             if not finished:
-                trail.append(self._settle(*self.stages[len(trail) - 1], entries, shown))
+                trail.append(self._settle(*self.stages[len(trail) - 1], attempt, dark))
         return False
 
-    def _settle(
-        self, items: list[Item], value: np.ndarray, entries: tuple[Entry, ...], shown: int
-    ) -> Iterator[tuple[tuple[Entry, ...], int]]:
-        """The entries with this stage's items added, in every way that shows the right value."""
-        choices = self._choices(items, entries)
-        seen = False
-        for choice in choices:
-            self.runs += 1
-            _, values = self.pair.run_jax(self.leaves((*entries, *choice)))
-            if appears(value, values, self.pair.tolerance):
-                seen = True
-                yield (*entries, *choice), shown + 1
-        if not seen:  # the value is out of sight (inside a scan, say): leave the decision to the outputs
-            for choice in choices:
-                self.runs += 1
-                yield (*entries, *choice), shown
+    def _settle(self, items: list[Item], value: np.ndarray, before: Attempt, dark: bool) -> Iterator[Attempt]:
+        """The attempt with this stage's items added, in every way that shows the right value.
 
-    def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[tuple[Entry, ...]]:
+        In the dark, where no way does, the outputs must decide: the value may be computed inside a scan.
+        """
+        choices = self._choices(items, before.entries)
+        seen = False
+        for choice in self._showing(value, choices, before):
+            seen = True
+            yield Attempt((*before.entries, *choice), before.shown + 1)
+        if dark and not seen:
+            yield from (Attempt((*before.entries, *choice), before.shown, before.unseen + 1) for choice in choices)
+
+    def _showing(self, value: np.ndarray, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
+        """The choices that show the value.
+
+        After the first one only two kinds can: the same leaves laid out in another way, or a branch that looks alike.
+        Where nothing has been seen for some stages only the likeliest are looked at: the two models may well differ.
+        """
+        known = self.leaves(before.entries)
+        likely = choices[: max(1, LOOK >> before.unseen)]
+        others = choices[len(likely) :] if not before.unseen else []
+        for at, choice in enumerate(likely):
+            if self._shows(value, known | self.leaves(choice)):
+                yield choice
+                mine = paths(choice)
+                others = [c for c in choices[at + 1 :] if paths(c) == mine or paths(c).isdisjoint(mine)]
+                break
+        for choice in self._promising(value, others, known):
+            if self._shows(value, known | self.leaves(choice)):
+                yield choice
+
+    def _promising(self, value: np.ndarray, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
+        """The choices left after trying many at once, all that have no leaf in common."""
+        rounds: list[tuple[dict[str, np.ndarray], list[Choice]]] = []
+        for choice in choices:
+            new = self.leaves(choice)
+            fits = next((turn for turn in rounds if turn[0].keys().isdisjoint(new)), None)
+            if fits is None:
+                rounds.append(fits := ({}, []))
+            fits[0].update(new)
+            fits[1].append(choice)
+        return [choice for leaves, group in rounds if self._shows(value, known | leaves) for choice in group]
+
+    def _shows(self, value: np.ndarray, leaves: dict[str, np.ndarray]) -> bool:
+        if self.runs <= 0:
+            return False
+        self.runs -= 1
+        return appears(value, self.pair.run_jax(leaves)[1], self.pair.tolerance)
+
+    def _gap(self, entries: tuple[Entry, ...]) -> float:
+        self.runs -= 1
+        return self.pair.gap(self.leaves(entries))
+
+    def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[Choice]:
         """The ways to settle the items with free leaves, the likeliest first."""
-        taken = {path for entry in entries for path in entry.jax}
+        taken = paths(entries)
         home = {_parent(name): _parent(e.jax[0]) for e in entries for name in e.torch}
 
         def unlikely(*choice: Candidate) -> tuple:
@@ -106,7 +166,8 @@ class Search:
         """What torch computes at a point; for a member of an ensemble, with the same step of the other members."""
         items = lambda p: {id(self.owner[n]) for n in p.names if n in self.owner}
         same = lambda p: items(p) == items(point) != set() and p.value.shape == point.value.shape
-        return np.concatenate([p.value.ravel() for p in self.pair.trace.points if p is point or same(p)])
+        values = [p.value.ravel() for p in self.pair.trace.points if p is point or same(p)]
+        return np.concatenate(values).astype(np.float64)
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the pair's random weights."""
@@ -125,6 +186,11 @@ def _apart(choice: tuple[Candidate, ...]) -> bool:
     return len(leaves) == len(set(leaves))
 
 
+def paths(entries: tuple[Entry, ...]) -> set[str]:
+    """The JAX leaves that the entries fill."""
+    return {path for entry in entries for path in entry.jax}
+
+
 def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Torch arrays by name, carried to JAX leaves by path."""
     leaves: dict[str, np.ndarray] = {}
@@ -134,19 +200,19 @@ def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dic
 
 
 def appears(value: np.ndarray, values: list[np.ndarray], tolerance: float) -> bool:
-    """Whether some array holds the same numbers, in any order: equal count, sums, extremes."""
-    mine = _moments(value)
-    return any(
-        other.size == value.size and np.allclose(_moments(other), mine, rtol=tolerance, atol=tolerance * mine[1])
-        for other in values
-    )
-
-
-def _moments(value: np.ndarray) -> np.ndarray:
+    """Whether some array holds the same numbers, in any order: equal count, extremes, sums."""
     if not value.size:
-        return np.zeros(5)
-    value = value.astype(np.float64).ravel()
-    return np.array([value.sum(), np.abs(value).sum(), (value**2).sum(), value.max(), value.min()])
+        return True
+    moments = [moment(value) for moment in MOMENTS]
+    slack = tolerance * np.abs(value).sum()
+
+    def same(other: np.ndarray) -> bool:
+        other = np.asarray(other, np.float64)
+        pairs = zip(MOMENTS, moments, strict=True)
+        return all(abs(moment(other) - mine) <= slack + tolerance * abs(mine) for moment, mine in pairs)
+
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite number is equal to nothing here
+        return any(other.size == value.size and same(other) for other in values)
 
 
 def likeness(name: str, path: str) -> int:
