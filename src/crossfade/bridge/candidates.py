@@ -43,6 +43,7 @@ class Item:
     candidates: list[Candidate]
     tried: str = "same shape, permuted axes, or a flattened image"  # for messages
     optional: bool = False  # a buffer, which JAX may hold as a constant
+    rows: int = 0  # leaves that one torch array goes to, one for each row
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def stacked_items(names: set[str], facts: Facts) -> list[list[Item]]:
         if group and all(item.candidates for item in group):
             groups.append(group)
     ways = [list(chain(*way)) for way in islice(_without_overlap(groups), WAYS)]
-    helped = [len(lonely & _arrays(way)) for way in ways]
+    helped = [len(lonely & arrays(way)) for way in ways]
     return [way for way, count in zip(ways, helped, strict=True) if count == max(helped)]
 
 
@@ -92,14 +93,15 @@ def _without_overlap(groups: list[list[Item]]) -> Iterator[list[list[Item]]]:
         yield []
         return
     first, *rest = groups
-    clash = lambda group: not _arrays(group).isdisjoint(_arrays(first))
+    clash = lambda group: not arrays(group).isdisjoint(arrays(first))
     for way in _without_overlap([group for group in rest if not clash(group)]):
         yield [first, *way]
     if any(map(clash, rest)):
         yield from (way for way in _without_overlap(rest) if any(map(clash, way)))
 
 
-def _arrays(items: list[Item]) -> set[str]:
+def arrays(items: list[Item]) -> set[str]:
+    """The torch arrays that the items settle."""
     return {name for item in items for name in item.names}
 
 
@@ -128,7 +130,7 @@ def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
                 for ops, cost in arrangements(shape[1:], facts.leaves[group[0]], *uses, facts):
                     rule = Rule(unstack(), each(*ops)) if ops else Rule(unstack())
                     found.append(Candidate((Entry((name,), group, rule, "dataflow"),), cost))
-        items.append(Item((name,), found, f"{shape[0]} leaves, one for each row"))
+        items.append(Item((name,), found, f"{shape[0]} leaves, one for each row", rows=shape[0]))
     return [item for item in items if item.candidates]
 
 

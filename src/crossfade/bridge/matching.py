@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, nearest
-from .candidates import Candidate, Facts, Item, Shape, single_item, stacked_items, unstacked_items
+from .candidates import Candidate, Facts, Item, Shape, arrays, single_item, stacked_items, unstacked_items
 from .layers import cell_items
 from .libraries import named_leaves
 from .mapping import Entry, Mapping
@@ -82,18 +82,17 @@ def _items(pair: Pair, leaves: dict[str, Shape], overrides: dict) -> tuple[tuple
     taken = {path for item in chosen for candidate in item.candidates for path in candidate.leaves}
     facts = replace(facts, leaves={path: shape for path, shape in leaves.items() if path not in taken})
     names = {name for name, tensor in pair.tensors.items() if tensor.is_floating_point()}
-    names -= {name for item in chosen for name in item.names}
+    names -= arrays(chosen)
     items += [item for item in cell_items(pair.module, pair.shapes, facts.leaves) if names >= set(item.names)]
-    names -= {name for item in items for name in item.names}
+    names -= arrays(items)
     return fixed, [items + _remaining(pair, facts, names, stacked) for stacked in stacked_items(names, facts)]
 
 
 def _remaining(pair: Pair, facts: Facts, names: set[str], stacked: list[Item]) -> list[Item]:
     """The stacked items and one for each array that is in none of them."""
-    items = list(stacked)
-    items += unstacked_items(names - {name for item in items for name in item.names}, facts)
-    names = names - {name for item in items for name in item.names}
-    for name in (name for name in pair.shapes if name in names):
+    items = stacked + unstacked_items(names - arrays(stacked), facts)
+    left = names - arrays(items)
+    for name in (name for name in pair.shapes if name in left):
         item = single_item(name, facts)
         item.optional = name in pair.buffers
         items.append(item)

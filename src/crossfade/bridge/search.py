@@ -19,8 +19,9 @@ from .dataflow_torch import Point
 from .mapping import Entry
 from .pair import Pair
 
+Values = list[np.ndarray]
 Choice = tuple[Entry, ...]  # one way to settle a stage
-Stage = tuple[list[Item], np.ndarray]  # what is settled together, and the value that shows whether it is right
+Stage = tuple[list[Item], Values]  # what is settled together, and the values that show whether it is right
 
 CHOICES = 125  # combinations looked at in one stage, the likeliest ones
 LOOK = 8  # those tried one by one; the others are tried many at once
@@ -80,20 +81,20 @@ class Search:
                 trail.append(self._settle(*self.stages[len(trail) - 1], attempt, dark))
         return False
 
-    def _settle(self, items: list[Item], value: np.ndarray, before: Attempt, dark: bool) -> Iterator[Attempt]:
+    def _settle(self, items: list[Item], wanted: Values, before: Attempt, dark: bool) -> Iterator[Attempt]:
         """The attempt with this stage's items added, in every way that shows the right value.
 
         In the dark, where no way does, the outputs must decide: the value may be computed inside a scan.
         """
         choices = self._choices(items, before.entries)
         seen = False
-        for choice in self._showing(value, choices, before):
+        for choice in self._showing(wanted, choices, before):
             seen = True
             yield Attempt((*before.entries, *choice), before.shown + 1)
         if dark and not seen:
             yield from (Attempt((*before.entries, *choice), before.shown, before.unseen + 1) for choice in choices)
 
-    def _showing(self, value: np.ndarray, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
+    def _showing(self, wanted: Values, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
         """The choices that show the value.
 
         After the first one only two kinds can: the same leaves laid out in another way, or a branch that looks alike.
@@ -103,16 +104,16 @@ class Search:
         likely = choices[: max(1, LOOK >> before.unseen)]
         others = choices[len(likely) :] if not before.unseen else []
         for at, choice in enumerate(likely):
-            if self._shows(value, known | self.leaves(choice)):
+            if self._shows(wanted, known | self.leaves(choice)):
                 yield choice
                 mine = paths(choice)
                 others = [c for c in choices[at + 1 :] if paths(c) == mine or paths(c).isdisjoint(mine)]
                 break
-        for choice in self._promising(value, others, known):
-            if self._shows(value, known | self.leaves(choice)):
+        for choice in self._promising(wanted, others, known):
+            if self._shows(wanted, known | self.leaves(choice)):
                 yield choice
 
-    def _promising(self, value: np.ndarray, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
+    def _promising(self, wanted: Values, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
         """The choices left after trying many at once, all that have no leaf in common."""
         rounds: list[tuple[dict[str, np.ndarray], list[Choice]]] = []
         for choice in choices:
@@ -122,13 +123,16 @@ class Search:
                 rounds.append(fits := ({}, []))
             fits[0].update(new)
             fits[1].append(choice)
-        return [choice for leaves, group in rounds if self._shows(value, known | leaves) for choice in group]
+        return [choice for leaves, group in rounds if self._shows(wanted, known | leaves) for choice in group]
 
-    def _shows(self, value: np.ndarray, leaves: dict[str, np.ndarray]) -> bool:
+    def _shows(self, wanted: Values, leaves: dict[str, np.ndarray]) -> bool:
         if self.runs <= 0:
             return False
         self.runs -= 1
-        return appears(value, self.pair.run_jax(leaves)[1], self.pair.tolerance)
+        return self._appear(wanted, self.pair.run_jax(leaves)[1])
+
+    def _appear(self, wanted: Values, values: Values) -> bool:
+        return all(appears(value, values, self.pair.tolerance) for value in wanted)
 
     def _gap(self, entries: tuple[Entry, ...]) -> float:
         self.runs -= 1
@@ -160,14 +164,21 @@ class Search:
             new = {id(item): item for n in sorted(point.names - settled) if (item := self.owner.get(n))}
             if new:
                 settled.update(n for item in new.values() for n in item.names)
-                yield list(new.values()), self._value(point)
+                yield list(new.values()), self._values(point)
 
-    def _value(self, point: Point) -> np.ndarray:
-        """What torch computes at a point; for a member of an ensemble, with the same step of the other members."""
-        items = lambda p: {id(self.owner[n]) for n in p.names if n in self.owner}
-        same = lambda p: items(p) == items(point) != set() and p.value.shape == point.value.shape
-        values = [p.value.ravel() for p in self.pair.trace.points if p is point or same(p)]
-        return np.concatenate(values).astype(np.float64)
+    def _values(self, point: Point) -> Values:
+        """What JAX should compute for a point, given how it groups the members of an ensemble.
+
+        A stack that torch keeps as a list is one value, with the same step of the other members; a list that torch
+        keeps as a stack is one value for each row.
+        """
+        items = lambda p: {id(item): item for n in p.names if (item := self.owner.get(n))}
+        mine = items(point)
+        if point.value.shape[:1] in [(item.rows,) for item in mine.values()]:
+            return list(point.value)
+        same = lambda p: p.value.shape == point.value.shape and items(p).keys() == mine.keys() != set()
+        members = [p.value.ravel() for p in self.pair.trace.points if p is point or same(p)]
+        return [np.concatenate(members)]
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the pair's random weights."""
@@ -176,7 +187,7 @@ class Search:
     def first_difference(self) -> Point | None:
         """The first value of torch that JAX does not compute under the best attempt."""
         _, values = self.pair.run_jax(self.leaves(self.best))
-        missing = (p for p in self.pair.trace.points if not appears(self._value(p), values, self.pair.tolerance))
+        missing = (p for p in self.pair.trace.points if not self._appear(self._values(p), values))
         return next(missing, None)
 
 
@@ -199,10 +210,11 @@ def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dic
     return leaves
 
 
-def appears(value: np.ndarray, values: list[np.ndarray], tolerance: float) -> bool:
+def appears(value: np.ndarray, values: Values, tolerance: float) -> bool:
     """Whether some array holds the same numbers, in any order: equal count, extremes, sums."""
     if not value.size:
         return True
+    value = np.asarray(value, np.float64)
     moments = [moment(value) for moment in MOMENTS]
     slack = tolerance * np.abs(value).sum()
 
