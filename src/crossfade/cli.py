@@ -41,6 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     except CrossfadeError as error:
         print(f"crossfade: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except BrokenPipeError:  # `crossfade ... | head`: whoever read has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("crossfade: stopped", file=sys.stderr)
         return 130

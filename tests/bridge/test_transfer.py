@@ -165,7 +165,11 @@ def test_other_keys_and_wrong_words_are_refused():
             key_to_jax(words)
 
 
-@pytest.mark.parametrize("leaf", ["text", object(), np.array(["text"]), torch.ones(2).to_sparse()], ids=["text", "object", "array of text", "sparse"])
+@pytest.mark.parametrize(
+    "leaf",
+    ["text", object(), np.array(["text"]), torch.ones(2).to_sparse()],
+    ids=["text", "object", "array of text", "sparse"],
+)
 def test_what_is_no_array_is_named(leaf):
     with pytest.raises(TransferError, match="leaf: "):
         bridge.to_jax({"leaf": leaf})

@@ -28,11 +28,13 @@ class Evaluation(NamedTuple):
     distribution: Float[np.ndarray, " states"] | None = None  # over objects, as numbered by the environment
 
 
-def evaluate(params: Any, log_pf: Callable[[], np.ndarray], log_z: float) -> Evaluation:
+def evaluate(params: Any, log_pf: Callable[[], np.ndarray], log_z: float | None) -> Evaluation:
     """Exact distances from the target where the environment can be enumerated, else nothing."""
     graph = graph_of(params)
     if graph is None:
         return Evaluation({})
     p = exact_numpy.terminating_distribution(graph, np.asarray(log_pf(), np.float64))
-    metrics = exact_numpy.metrics(graph, p, log_z)
+    metrics = exact_numpy.metrics(graph, p, graph.log_z if log_z is None else log_z)
+    if log_z is None:
+        del metrics["log_z_error"]
     return Evaluation({f"eval/{name}": float(value) for name, value in metrics.items()}, p)

@@ -14,7 +14,7 @@ from ...envs.base_jax import Env
 from ...errors import UsageError
 from .batch import Batch
 from .config import GFlowNetConfig, needs_flow
-from .losses_jax import loss
+from .losses_jax import log_partition, loss
 from .policy_jax import Policy
 
 
@@ -78,6 +78,14 @@ def log_pf_table(policy: Policy, env: Env) -> Float[Array, "states actions"]:
     """log P_F in every state of an environment that can be enumerated; about -1e30 at invalid actions."""
     state = env.state(jnp.arange(env.n_states))
     return policy(env.observe(state), env.forward_mask(state), env.backward_mask(state)).log_pf
+
+
+def log_z(policy: Policy, env: Env, config: GFlowNetConfig) -> float | None:
+    """The estimate of log Z that the config's loss trains; None where it trains none."""
+    source = env.reset()
+    output = policy(env.observe(source), env.forward_mask(source), env.backward_mask(source))
+    estimate = log_partition(output, policy.log_z.sum(), env.log_reward(source), config.loss)
+    return None if estimate is None else float(estimate)
 
 
 def _name(path: tuple[Any, ...]) -> str:

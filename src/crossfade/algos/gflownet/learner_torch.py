@@ -61,3 +61,15 @@ def log_pf_table(policy: Policy, env: Any) -> Float[np.ndarray, "states a"]:
     """log P_F of every state of an enumerable environment."""
     nodes = to_tensors(nodes_numpy.table(env), policy.log_z.dtype)
     return policy(nodes.observation, nodes.forward_mask, nodes.backward_mask).log_pf.double().numpy()
+
+
+@torch.no_grad()
+def log_z(policy: Policy, env: Any, config: GFlowNetConfig) -> float | None:
+    """The estimate of log Z that the config's loss has trained, if it trains one."""
+    source, dtype = env.reset(), policy.log_z.dtype
+    arrays = (env.observe(source), env.forward_mask(source), env.backward_mask(source))
+    observation, forward_mask, backward_mask = (torch.from_numpy(np.asarray(array)) for array in arrays)
+    output = policy(observation.to(dtype), forward_mask, backward_mask)
+    log_reward = torch.tensor(float(env.log_reward(source)), dtype=dtype)
+    found = losses_torch.log_partition(output, policy.log_z.sum(), log_reward, config.loss)
+    return None if found is None else float(found)

@@ -179,6 +179,22 @@ def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dic
     return value, info
 
 
+def log_partition(output: PolicyOutput, log_z: Scalar, log_reward: Scalar, name: str) -> Scalar | None:
+    """The estimate of log Z that a loss trains, read off the networks' output at the source; None for VarGrad."""
+    match name:
+        case "tb":
+            return log_z
+        case "db" | "subtb":
+            return output.log_flow
+        case "fldb":
+            return output.log_flow + log_reward
+        case "mdb":
+            return log_reward - output.log_pf[..., -1]
+        case "fm":
+            return jax.nn.logsumexp(output.logits, axis=-1)
+    return None
+
+
 def _log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
     """log R(x) + sum log P_B - sum log P_F: log Z, were the policy perfect."""
     return terms.log_reward - (terms.log_pf - terms.log_pb).sum(0)

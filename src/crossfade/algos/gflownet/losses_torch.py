@@ -163,5 +163,23 @@ def loss(policy: Policy, batch: Batch, config: Any) -> tuple[Float[Tensor, ""], 
     }
 
 
+def log_partition(
+    output: PolicyOutput, log_z: Float[Tensor, ""], log_reward: Float[Tensor, ""], name: str
+) -> Float[Tensor, ""] | None:
+    """What a loss has learned of log Z: the flow out of the source, given the networks' output there.
+
+    VarGrad learns none.
+    """
+    return {
+        "tb": lambda: log_z,
+        "vargrad": lambda: None,
+        "db": lambda: output.log_flow,
+        "mdb": lambda: log_reward - output.log_pf[..., -1],
+        "subtb": lambda: output.log_flow,
+        "fm": lambda: output.logits.logsumexp(-1),
+        "fldb": lambda: output.log_flow + log_reward,
+    }[name]()
+
+
 def _mean(values: Float[Tensor, "steps batch"], where: Bool[Tensor, "steps batch"]) -> Float[Tensor, ""]:
     return torch.where(where, values, 0.0).sum() / where.sum()

@@ -87,7 +87,8 @@ class System:
 
     def evaluate(self, policy: Policy) -> evaluation.Evaluation:
         log_pf = lambda: np.asarray(self._log_pf(policy))
-        return evaluation.evaluate(self.config.env, log_pf, float(policy.log_z.sum()))
+        log_z = learner_jax.log_z(policy, self.env, self.config)
+        return evaluation.evaluate(self.config.env, log_pf, log_z)
 
     def _noise(self, step: int) -> Any:
         env, key = self.host_env, random.fold_in(self.key, step)

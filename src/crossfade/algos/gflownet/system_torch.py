@@ -81,7 +81,8 @@ class System:
 
     def evaluate(self, policy: Policy) -> evaluation.Evaluation:
         log_pf = lambda: learner_torch.log_pf_table(policy, self.env)
-        return evaluation.evaluate(self.config.env, log_pf, policy.log_z.sum().item())
+        log_z = learner_torch.log_z(policy, self.env, self.config)
+        return evaluation.evaluate(self.config.env, log_pf, log_z)
 
     def _noise(self, key: np.ndarray, policy: Policy) -> Any:
         dtype = str(policy.log_z.dtype).removeprefix("torch.")
