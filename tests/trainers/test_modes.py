@@ -15,6 +15,7 @@ import pytest
 from crossfade import checkpoint
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
+from crossfade.errors import NoCounterpart
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
 from crossfade.trainers.training import make_trainer, precision, train
@@ -51,6 +52,34 @@ def test_every_mode_is_the_same_system_as_torch(mode, reference):
         found = {**trainer.run(0, 8), **trainer.snapshot().parameters}
     for name, expected in reference.items():
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("execution", ["dense", "unique"])
+@pytest.mark.parametrize("mode", ["jax_minimal", "jax_policy", "jax_full"])
+def test_every_execution_is_the_same_system(mode, execution, reference):
+    chosen = config(mode, f"execution={execution}")
+    with precision(chosen):
+        trainer = make_trainer("gflownet", chosen)
+        found = {**trainer.run(0, 8), **trainer.snapshot().parameters}
+    for name, expected in reference.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_clipping_that_step_cannot_do_is_refused():
+    chosen = config("jax_minimal", "clip_norm=1.0")
+    with precision(chosen), pytest.raises(NoCounterpart, match="clip_norm"):
+        make_trainer("gflownet", chosen)
+
+
+@pytest.mark.parametrize("mode", modes("torch_pure", "jax_policy", "jax_full"))
+def test_every_mode_clips_and_decays_as_torch_does(mode):
+    runs = []
+    for chosen in (config(name, "clip_norm=0.1", "lr_period=3", "lr_gamma=0.5") for name in ("torch", mode)):
+        with precision(chosen):
+            trainer = make_trainer("gflownet", chosen)
+            runs.append({**trainer.run(0, 8), **trainer.snapshot().parameters})
+    for name, expected in runs[0].items():
+        np.testing.assert_allclose(runs[1][name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_another_seed_gives_another_run(reference):

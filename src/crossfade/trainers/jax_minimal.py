@@ -4,6 +4,7 @@ from typing import Any
 
 from ..bridge import Mapping, Step
 from ..bridge.schedules import advance
+from ..errors import NoCounterpart
 from .torch_loop import TorchTrainer
 from .trainer import Snapshot
 
@@ -13,6 +14,11 @@ class JaxMinimalTrainer(TorchTrainer):
 
     def __init__(self, system: Any, jax_system: Any, snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
+        if system.config.clip_norm is not None:
+            raise NoCounterpart(
+                "clip_norm: bridge.Step clips all parameters together, this system only some of them. Leave clip_norm "
+                "at none in mode=jax_minimal, or use another mode."
+            )
         mapping = Mapping.by_name(self.policy, jax_system.make_policy(snapshot.parameters))
         self.step = Step(self.policy, self.optimizer[0], jax_system.loss, mapping, torch_loss=system.loss)
 

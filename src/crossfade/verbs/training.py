@@ -144,7 +144,10 @@ class Report(Common):
         from ..run import list_runs, report_runs
 
         page = report_runs(self.paths or list_runs(self.runs_dir), self.out or self.runs_dir / "report.html")
-        return print_json({"report": str(page)}) if self.json else print(f"report: {page}") or 0
+        if self.json:
+            return print_json({"report": str(page)})
+        print(f"report: {page}")
+        return 0
 
 
 @dataclass(kw_only=True)

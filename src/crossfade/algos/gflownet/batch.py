@@ -24,7 +24,8 @@ class Batch(NamedTuple):
 
     def floats_as(self, dtype: str) -> "Batch":
         """The batch with its NumPy floats in another precision."""
-        return self._replace(observation=self.observation.astype(dtype), log_reward=self.log_reward.astype(dtype))
+        floats = {name: getattr(self, name).astype(dtype, copy=False) for name in ("observation", "log_reward")}
+        return self._replace(**floats)
 
 
 class Noise(NamedTuple):

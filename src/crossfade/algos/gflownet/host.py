@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...envs.base_numpy import State
-from .batch import Noise, Trajectories
+from . import nodes_numpy
+from .batch import Batch, Noise, Trajectories
 
 Act = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
@@ -33,3 +34,12 @@ def sample(choose: Act, env: Any, noise: Noise) -> Trajectories:
         x[t + 1] = state.x
     parent = env.parent_of(State(x[:-1], np.zeros(action.shape, bool)), action)
     return Trajectories(x, action, parent, valid)
+
+
+def to_batch(trajectories: Trajectories, env: Any, execution: str, table: Batch | None, parents: bool) -> Batch:
+    """Trajectories over the nodes that the execution asks for; their number is the same for every batch."""
+    if table is not None:
+        return nodes_numpy.at_table(trajectories, env, table)
+    if execution == "unique":
+        return nodes_numpy.unique(trajectories, env, trajectories.x[..., 0].size, parents)
+    return nodes_numpy.dense(trajectories, env, parents)

@@ -63,9 +63,8 @@ class System:
     def collect(self, policy: Policy, step: int) -> Batch:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
         trajectories = host.sample(self._chooser(policy), self.host_env, self._noise(step))
-        if self.table is not None:
-            return nodes_numpy.at_table(trajectories, self.host_env, self.table)
-        return nodes_numpy.dense(trajectories, self.host_env, self.parents).floats_as(self.config.dtype)
+        batch = host.to_batch(trajectories, self.host_env, self.config.execution, self.table, self.parents)
+        return batch.floats_as(self.config.dtype)
 
     def sample(self, policy: Policy, key: Array) -> Trajectories:
         """Trajectories drawn with one key, environment and all in JAX."""

@@ -44,13 +44,8 @@ class System:
     def collect(self, policy: Policy, step: int) -> Batch:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
         trajectories = self.sample(policy, random.fold_in(self.key, step))
-        if self.table is not None:
-            return nodes_numpy.at_table(trajectories, self.env, self.table)
-        if self.execution == "unique":
-            nodes = nodes_numpy.unique(trajectories, self.env, trajectories.x[..., 0].size, self.parents)
-        else:
-            nodes = nodes_numpy.dense(trajectories, self.env, self.parents)
-        return nodes.floats_as(self.config.dtype)
+        batch = host.to_batch(trajectories, self.env, self.execution, self.table, self.parents)
+        return batch.floats_as(self.config.dtype)
 
     def collect_one_by_one(self, policy: Policy, step: int) -> Batch:
         """The same trajectories from a list of environment objects, as PyTorch code collects them today."""
