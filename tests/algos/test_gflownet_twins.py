@@ -13,7 +13,7 @@ from crossfade.parity.cases.gflownet import gflownet
 from crossfade.trainers.training import make_trainer, precision
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
-SMALL_BITS = ("env=bits", "env.n=6", "env.k=2")
+SMALL_BITS = ("env=bits", "env.n_bits=8", "env.word_bits=2", "env.n_modes=3")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
