@@ -18,11 +18,18 @@ from crossfade.errors import CheckpointError
 
 def refused(bundle, match: str) -> str:
     """The error of a load, which must fit and cost less than a second of this process."""
+    message, seconds = _refusal(bundle, match)
+    if seconds >= 1:  # a garbage collection of the whole test process may fall into one load, not into two
+        message, seconds = _refusal(bundle, match)
+    assert seconds < 1
+    return message
+
+
+def _refusal(bundle, match: str) -> tuple[str, float]:
     start = time.process_time()
     with pytest.raises(CheckpointError, match=match) as caught:
         checkpoint.load(bundle, side="numpy")
-    assert time.process_time() - start < 1
-    return str(caught.value)
+    return str(caught.value), time.process_time() - start
 
 
 def rewrite(bundle, **changes) -> None:
