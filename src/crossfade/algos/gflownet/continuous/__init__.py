@@ -1,0 +1,1 @@
+"""GFlowNets on continuous environments: the cube and the torus."""
