@@ -11,5 +11,7 @@ class JaxFullTrainer(JaxPolicyTrainer):
 
     def run(self, step: int, n: int) -> dict[str, np.ndarray]:
         with self.clock("all"):
-            self.policy, self.opt_state, metrics = self.system.train(self.policy, self.tx, self.opt_state, step, n)
+            self.policy, self.opt_state, self.buffer, metrics = self.system.train(
+                self.policy, self.tx, self.opt_state, self.buffer, step, n
+            )
             return jax.device_get(metrics)

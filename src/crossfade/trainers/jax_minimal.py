@@ -26,7 +26,7 @@ class JaxMinimalTrainer(TorchTrainer):
         with self.clock("sync"):
             self.step.sync()
         with self.clock("sample"):
-            batch = self.system.collect(self.policy, step)
+            batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
             _, info = self.step(batch)
         advance(self.optimizer[1], 1)

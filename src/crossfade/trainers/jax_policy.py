@@ -10,7 +10,7 @@ import numpy as np
 from ..bridge import Mapping, to_torch_optimizer
 from ..bridge.libraries import named_leaves
 from ..bridge.optimizers import read_torch, write_optax
-from .trainer import Clock, Snapshot, columns
+from .trainer import Clock, Snapshot, as_arrays, columns
 
 
 class JaxPolicyTrainer:
@@ -19,6 +19,7 @@ class JaxPolicyTrainer:
     def __init__(self, system: Any, torch_system: Any, snapshot: Snapshot, step: int):
         self.system, self.torch_system, self.clock = system, torch_system, Clock()
         self.policy = system.make_policy(snapshot.parameters)
+        self.buffer = system.start_buffer(snapshot.buffer)
         self.tx = system.make_optimizer(self.policy)
         self.opt_state = self.tx.init(self.policy)
         self.mapping = Mapping.by_name(torch_system.make_policy(snapshot.parameters), self.policy)
@@ -31,7 +32,7 @@ class JaxPolicyTrainer:
 
     def iterate(self, step: int) -> dict[str, Any]:
         with self.clock("sample"):
-            batch = self.system.collect(self.policy, step)
+            batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
             (self.policy, self.opt_state), info = self.update((self.policy, self.opt_state), batch)
             return jax.device_get(info)
@@ -48,7 +49,7 @@ class JaxPolicyTrainer:
             scheduler=scheduler,
             named_parameters=dict(policy.named_parameters()),
         )
-        return Snapshot(parameters, read_torch(optimizer, dict(policy.named_parameters())))
+        return Snapshot(parameters, read_torch(optimizer, dict(policy.named_parameters())), as_arrays(self.buffer))
 
     def evaluate(self) -> Any:
         return self.system.evaluate(self.policy)

@@ -7,7 +7,7 @@ import numpy as np
 from ..bridge.optimizers import read_torch, write_torch
 from ..bridge.schedules import advance
 from ..bridge.transfer import tensor_to_numpy
-from .trainer import Clock, Snapshot, columns
+from .trainer import Clock, Snapshot, as_arrays, columns
 
 
 class TorchTrainer:
@@ -16,6 +16,7 @@ class TorchTrainer:
     def __init__(self, system: Any, snapshot: Snapshot, step: int):
         self.system, self.clock = system, Clock()
         self.policy = system.make_policy(snapshot.parameters)
+        self.buffer = system.start_buffer(snapshot.buffer)
         self.optimizer = self.make_optimizer(snapshot, step)
 
     def make_optimizer(self, snapshot: Snapshot, step: int) -> Any:
@@ -31,7 +32,7 @@ class TorchTrainer:
 
     def iterate(self, step: int) -> dict[str, Any]:
         with self.clock("sample"):
-            batch = self.system.collect_one_by_one(self.policy, step)
+            batch, self.buffer = self.system.collect_one_by_one(self.policy, self.buffer, step)
         with self.clock("convert"):
             batch = self.system.tensors(batch)
         with self.clock("gradient"):
@@ -39,7 +40,7 @@ class TorchTrainer:
 
     def snapshot(self) -> Snapshot:
         parameters = {name: tensor_to_numpy(p) for name, p in self.policy.state_dict().items()}
-        return Snapshot(parameters, read_torch(self.optimizer[0], self.policy))
+        return Snapshot(parameters, read_torch(self.optimizer[0], self.policy), as_arrays(self.buffer))
 
     def evaluate(self) -> Any:
         return self.system.evaluate(self.policy)

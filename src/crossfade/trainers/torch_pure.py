@@ -10,7 +10,7 @@ from ..bridge.optimizers import read_torch
 from ..bridge.schedules import advance
 from ..bridge.transfer import tensor_to_numpy
 from .torch_loop import TorchTrainer
-from .trainer import Snapshot
+from .trainer import Snapshot, as_arrays
 
 
 class TorchPureTrainer(TorchTrainer):
@@ -25,7 +25,7 @@ class TorchPureTrainer(TorchTrainer):
 
     def iterate(self, step: int) -> dict[str, Any]:
         with self.clock("sample"):
-            batch = self.system.collect(self.policy, step)
+            batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("convert"):
             batch = self.system.tensors(batch)
         with self.clock("gradient"):
@@ -43,4 +43,5 @@ class TorchPureTrainer(TorchTrainer):
         }
         arrays = {name: {slot: tensor_to_numpy(t) for slot, t in slots.items()} for name, slots in moments.items()}
         parameters = {name: tensor_to_numpy(p) for name, p in self.state.params.items()}
-        return Snapshot(parameters, replace(read_torch(optimizer, self.policy), moments=arrays))
+        state = replace(read_torch(optimizer, self.policy), moments=arrays)
+        return Snapshot(parameters, state, as_arrays(self.buffer))

@@ -13,6 +13,7 @@ class Snapshot(NamedTuple):
 
     parameters: dict[str, np.ndarray]  # by torch name
     optimizer: Any = None  # a `bridge.optimizers.OptimizerState`; None before the first update
+    buffer: dict[str, np.ndarray] | None = None  # what the system remembers between updates, if anything
 
 
 class Clock:
@@ -45,6 +46,11 @@ class Trainer(Protocol):
     def evaluate(self) -> Any:
         """What the system measures of its policy: `metrics`, and a `distribution` or None."""
         ...
+
+
+def as_arrays(buffer: Any) -> dict[str, np.ndarray] | None:
+    """A system's buffer, a NamedTuple of arrays or None, in neutral form."""
+    return None if buffer is None else {name: np.array(array) for name, array in buffer._asdict().items()}
 
 
 def columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -78,7 +78,7 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
     with precision(config):
         bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
         start = bundle.step if bundle else 0
-        snapshot = Snapshot(bundle.params, bundle.optimizer) if bundle else None
+        snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else None
         trainer = make_trainer(system, config, snapshot, start)
         if resume:
             run.resume(start)
@@ -97,7 +97,7 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
                 run.checkpoints,
                 params=state.parameters,
                 optimizer=state.optimizer,
-                replay={"window": window},
+                replay={"window": window, "buffer": state.buffer},
                 step=step,
                 keep=config.keep,
                 meta={"system": system, "mode": config.mode},

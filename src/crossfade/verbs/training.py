@@ -115,7 +115,9 @@ class Eval(Common):
         config = _config(system, (), run.config_path)
         bundle = checkpoint.load(run.checkpoints, side="numpy")
         with precision(config):
-            trainer = make_trainer(system, config, Snapshot(bundle.params, bundle.optimizer), bundle.step)
+            trainer = make_trainer(
+                system, config, Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]), bundle.step
+            )
             found = trainer.evaluate().metrics
         if not found:
             raise CrossfadeError(f"{self.path}: its environment is too large to evaluate exactly.")

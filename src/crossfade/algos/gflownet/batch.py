@@ -21,11 +21,12 @@ class Batch(NamedTuple):
     valid: Any  # (steps, batch) False once the trajectory has stopped
     parent_node: Any = None  # (nodes, p) for flow matching: the node of each parent ...
     parent_action: Any = None  # (nodes, p) ... and the forward action that leads from it
+    log_pb: Any = None  # (nodes, p) a backward policy that is given, not learned
 
     def floats_as(self, dtype: str) -> "Batch":
         """The batch with its NumPy floats in another precision."""
-        floats = {name: getattr(self, name).astype(dtype, copy=False) for name in ("observation", "log_reward")}
-        return self._replace(**floats)
+        names = [name for name in ("observation", "log_reward", "log_pb") if getattr(self, name) is not None]
+        return self._replace(**{name: getattr(self, name).astype(dtype, copy=False) for name in names})
 
 
 class Noise(NamedTuple):
@@ -33,6 +34,15 @@ class Noise(NamedTuple):
 
     gumbel: Any  # (steps, batch, a) added to logits before the argmax: a draw from the softmax
     explore: Any  # (steps, batch) uniform; the row acts at random where it is below epsilon
+
+
+class BackNoise(NamedTuple):
+    """The randomness of the trajectories that are built backwards, as data: which objects, and the ways to them."""
+
+    data: Any  # (data_batch,) uniform
+    pick: Any  # (replay_batch,) uniform
+    pick_gumbel: Any  # (replay_batch, capacity)
+    gumbel: Any  # (steps, data_batch + replay_batch, p)
 
 
 class Trajectories(NamedTuple):

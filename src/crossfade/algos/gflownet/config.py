@@ -18,10 +18,26 @@ class GFlowNetConfig(RunConfig):
     """The world in which objects are built; `env=hypergrid` chooses, `env.length=16` sets."""
     loss: Loss = "tb"
     """Trajectory balance, VarGrad, detailed balance, modified DB, SubTB(lambda), flow matching, forward-looking DB."""
-    backward: Literal["shared", "learned", "uniform"] = "shared"
-    """P_B: a head on the forward trunk, a network of its own, or 1 / number of parents."""
+    backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared"
+    """P_B: a head on the forward trunk, a network of its own, 1 / number of parents, all ways alike, fixed logits."""
+    backward_logits: tuple[float, ...] = ()
+    """Of backward=fixed: one logit for each backward action; by default all are equal."""
+    objective: Literal["sampled", "expected"] = "sampled"
+    """The loss of sampled trajectories, or its exact expectation over all of them: no noise, enumerable worlds only."""
+    through_sampling: bool = False
+    """Of objective=expected: differentiate the probabilities of the trajectories too, not only their losses."""
     batch_size: int = 100
-    """Trajectories per iteration."""
+    """Trajectories per iteration that the policy samples."""
+    replay_batch: int = 0
+    """Further trajectories per iteration, built backwards from the best objects found so far."""
+    replay_capacity: int = 1000
+    """How many of the best objects are remembered."""
+    replay_sampling: Literal["uniform", "weighted"] = "uniform"
+    """How they are drawn: all alike, or in proportion to their reward."""
+    data_batch: int = 0
+    """Further trajectories per iteration, built backwards from the objects of `data`."""
+    data: str | None = None
+    """Objects given: a .npy or .csv file with one x per row, or `all` that there are."""
     hidden: int = 128
     """Width of a hidden layer."""
     layers: int = 2
@@ -50,6 +66,14 @@ class GFlowNetConfig(RunConfig):
     """What is done to a residual."""
     execution: Literal["auto", "table", "dense", "unique"] = "auto"
     """Nodes of the networks: all states of the environment, every visited one, or each visited one once."""
+    components: int = 5
+    """Of continuous worlds: components of the mixture in each dimension."""
+    legacy_double_step: bool = False
+    """A published fault: the shared trunk stands in the optimiser twice and is stepped twice."""
+    legacy_finished_mask: bool = False
+    """A published fault: a finished object keeps its ordinary parents, so P_B of stop is not 1."""
+    legacy_untied_trunk: bool = False
+    """A published fault: the shared trunk is copied at the start and its two copies are trained apart."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,8 +83,27 @@ class GFlowNetConfig(RunConfig):
                 raise UsageError(f"{name}: expected a positive number, got {value}.")
         if not 0 <= self.epsilon <= 1:
             raise UsageError(f"epsilon: expected a probability from 0 to 1, got {self.epsilon}.")
-        if self.layers < 0:
-            raise UsageError(f"layers: expected 0 or more, got {self.layers}.")
+        counts = {"layers": self.layers, "replay_batch": self.replay_batch, "data_batch": self.data_batch}
+        for name, value in counts.items():
+            if value < 0:
+                raise UsageError(f"{name}: expected 0 or more, got {value}.")
+        if self.replay_capacity < 1 or self.components < 1:
+            raise UsageError(
+                f"expected at least 1, got replay_capacity={self.replay_capacity}, components={self.components}."
+            )
+        if (self.data_batch > 0) != (self.data is not None):
+            raise UsageError(
+                f"data and data_batch go together, got data={self.data}, data_batch={self.data_batch}. Say where the "
+                "objects are and how many to use in an iteration, e.g. data=all data_batch=10."
+            )
+        if (self.legacy_untied_trunk or self.legacy_double_step) and self.backward != "shared":
+            raise UsageError(f"a fault of the shared trunk needs backward=shared, got backward={self.backward}.")
+        if self.legacy_finished_mask and self.backward not in ("shared", "learned"):
+            raise UsageError(f"legacy_finished_mask needs a P_B that is learned, got backward={self.backward}.")
+        if self.backward_logits and self.backward != "fixed":
+            raise UsageError(f"backward_logits are those of backward=fixed, got backward={self.backward}.")
+        if self.objective == "expected" and (self.replay_batch or self.data_batch):
+            raise UsageError("objective=expected samples nothing: leave replay_batch and data_batch at 0.")
 
     @property
     def parts(self) -> tuple[str, str, str]:

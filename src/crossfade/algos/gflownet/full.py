@@ -64,7 +64,7 @@ class _Evaluated(NamedTuple):
     log_z: Array
     output: PolicyOutput
 
-    def __call__(self, *nodes: Array) -> PolicyOutput:
+    def __call__(self, *nodes: Array | None) -> PolicyOutput:
         return self.output
 
 

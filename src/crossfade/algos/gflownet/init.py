@@ -25,10 +25,11 @@ def shapes(config: GFlowNetConfig, env: Any) -> dict[str, tuple[int, ...]]:
 
     width = trunk("trunk")
     linear("forward_head", width, env.n_actions)
-    if config.backward == "learned":
-        linear("backward_head", trunk("backward_trunk"), env.n_parents)
+    ways_back = env.n_parents + config.legacy_finished_mask
+    if config.backward == "learned" or config.legacy_untied_trunk:
+        linear("backward_head", trunk("backward_trunk"), ways_back)
     elif config.backward == "shared":
-        linear("backward_head", width, env.n_parents)
+        linear("backward_head", width, ways_back)
     if needs_flow(config.loss):
         linear("flow_head", width, 1)
     return {**found, "log_z": (config.z_dim,)}
@@ -47,4 +48,6 @@ def parameters(config: GFlowNetConfig, env: Any, key: np.ndarray, dtype: str = "
             continue
         bound = 1 / math.sqrt(table[name.rsplit(".", 1)[0] + ".weight"][1])
         drawn[name] = random.uniform(random.fold_in(key, i), shape, "float64", -bound, bound).astype(dtype)
+    if config.legacy_untied_trunk:
+        drawn |= {name: drawn[name.removeprefix("backward_")].copy() for name in drawn if "backward_trunk" in name}
     return drawn

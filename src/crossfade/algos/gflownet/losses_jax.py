@@ -24,7 +24,7 @@ class Terms(NamedTuple):
     log_pf: Float[Array, "steps batch"]
     """log P_F of each transition; 0 in padding."""
     log_pb: Float[Array, "steps batch"]
-    """log P_B of each transition; 0 in padding and at stop."""
+    """log P_B of each transition; 0 in padding, and at stop unless a fault is asked for."""
     log_flow: Float[Array, "states batch"]
     """log F(s_t)."""
     log_reward: Float[Array, " batch"]
@@ -44,9 +44,10 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
     log_reward = batch.log_reward.astype(output.log_pf.dtype)
     stop = batch.valid & (batch.action == output.log_pf.shape[-1] - 1)
     last = jnp.where(stop, batch.node[:-1], 0).sum(0)
+    undo_stop = 0 if output.log_pb_stop is None else output.log_pb_stop[batch.node[:-1]]
     return Terms(
         log_pf=jnp.where(batch.valid, output.log_pf[batch.node[:-1], batch.action], 0),
-        log_pb=jnp.where(batch.valid & ~stop, output.log_pb[batch.node[1:], batch.parent], 0),
+        log_pb=jnp.where(batch.valid, jnp.where(stop, undo_stop, output.log_pb[batch.node[1:], batch.parent]), 0),
         log_flow=output.log_flow[batch.node],
         log_reward=log_reward[last],
         log_reward_t=log_reward[batch.node],
@@ -151,25 +152,33 @@ def forward_looking(terms: Terms, kind: str = "square") -> Scalar:
     return _mean(regression(flow[:-1] + terms.log_pf - gain - after - terms.log_pb, kind), terms.valid)
 
 
-def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
-    """The loss that the config names, and what to log about the batch. The policy is evaluated once on every node."""
-    output = policy(batch.observation, batch.forward_mask, batch.backward_mask)
-    along, kind = terms(output, batch), config.regression
+def balance(terms: Terms, log_z: Float[Array, " z_dim"], config: GFlowNetConfig) -> Scalar:
+    """The loss that the config names, of trajectories; flow matching is one of nodes, not of trajectories."""
+    kind = config.regression
     match config.loss:
         case "tb":
-            value = trajectory_balance(along, policy.log_z, kind)
+            return trajectory_balance(terms, log_z, kind)
         case "vargrad":
-            value = vargrad(along, kind)
+            return vargrad(terms, kind)
         case "db":
-            value = detailed_balance(along, kind)
+            return detailed_balance(terms, kind)
         case "mdb":
-            value = modified_detailed_balance(along, kind)
+            return modified_detailed_balance(terms, kind)
         case "subtb":
-            value = sub_trajectory_balance(along, config.subtb_lambda, kind)
-        case "fm":
-            value = flow_matching(output, batch, kind)
+            return sub_trajectory_balance(terms, config.subtb_lambda, kind)
         case "fldb":
-            value = forward_looking(along, kind)
+            return forward_looking(terms, kind)
+    raise UsageError(f"loss={config.loss} is not a loss of trajectories. Use tb, vargrad, db, mdb, subtb or fldb.")
+
+
+def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
+    """The loss that the config names, and what to log about the batch. The policy is evaluated once on every node."""
+    output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
+    along = terms(output, batch)
+    if config.loss == "fm":
+        value = flow_matching(output, batch, config.regression)
+    else:
+        value = balance(along, policy.log_z, config)
     info = {
         "loss": value,
         "log_z": policy.log_z.sum(),

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ...errors import UsageError
 from .batch import Batch
 from .policy_torch import Policy, PolicyOutput
 
@@ -32,11 +33,12 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
     now, then = batch.node[:-1], batch.node[1:]
     stop = batch.valid & (batch.action == output.log_pf.shape[-1] - 1)
     log_pf = output.log_pf[now, batch.action]
-    log_pb = output.log_pb[then, batch.parent]
+    undo_stop = 0.0 if output.log_pb_stop is None else output.log_pb_stop[now]
+    log_pb = torch.where(stop, undo_stop, output.log_pb[then, batch.parent])
     log_reward_t = batch.log_reward[batch.node]
     return Terms(
         log_pf=log_pf.where(batch.valid, 0.0),
-        log_pb=log_pb.where(batch.valid & ~stop, 0.0),
+        log_pb=log_pb.where(batch.valid, 0.0),
         log_flow=output.log_flow[batch.node],
         log_reward=log_reward_t[-1],
         log_reward_t=log_reward_t,
@@ -60,7 +62,6 @@ def regression(residual: Float[Tensor, "..."], kind: str) -> Float[Tensor, "..."
         t = t.clamp(-80, 80)
         return t.exp() + (-t).exp() - 2
     if kind == "linex":
-        t = t.clamp(-80, 80)
         return t.exp() - t - 1
     raise ValueError(f"unknown regression {kind!r}")
 
@@ -141,23 +142,34 @@ def forward_looking(terms: Terms, kind: str = "square") -> Float[Tensor, ""]:
     return _mean(regression(residual - terms.log_pb, kind), terms.valid)
 
 
+def balance(terms: Terms, log_z: Float[Tensor, " z_dim"], config: Any) -> Float[Tensor, ""]:
+    """The loss named by the config, for the losses of trajectories: all but flow matching."""
+    kind = config.regression
+    losses = {
+        "tb": lambda: trajectory_balance(terms, log_z.sum(), kind),
+        "vargrad": lambda: vargrad(terms, kind),
+        "db": lambda: detailed_balance(terms, kind),
+        "mdb": lambda: modified_detailed_balance(terms, kind),
+        "subtb": lambda: sub_trajectory_balance(terms, config.subtb_lambda, kind),
+        "fldb": lambda: forward_looking(terms, kind),
+    }
+    if config.loss not in losses:
+        raise UsageError(f"loss={config.loss} is not a loss of trajectories. Use {', '.join(losses)}.")
+    return losses[config.loss]()
+
+
 def loss(policy: Policy, batch: Batch, config: Any) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
     """The loss named by the config, and what is logged with it."""
-    output = policy(batch.observation, batch.forward_mask, batch.backward_mask)
-    along, log_z, kind = terms(output, batch), policy.log_z.sum(), config.regression
-    value = {
-        "tb": lambda: trajectory_balance(along, log_z, kind),
-        "vargrad": lambda: vargrad(along, kind),
-        "db": lambda: detailed_balance(along, kind),
-        "mdb": lambda: modified_detailed_balance(along, kind),
-        "subtb": lambda: sub_trajectory_balance(along, config.subtb_lambda, kind),
-        "fm": lambda: flow_matching(output, batch, kind),
-        "fldb": lambda: forward_looking(along, kind),
-    }[config.loss]()
+    output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
+    along = terms(output, batch)
+    if config.loss == "fm":
+        value = flow_matching(output, batch, config.regression)
+    else:
+        value = balance(along, policy.log_z, config)
     length = batch.valid.sum(0).to(value.dtype).mean()
     return value, {
         "loss": value,
-        "log_z": log_z,
+        "log_z": policy.log_z.sum(),
         "mean_log_reward": along.log_reward.mean(),
         "mean_length": length,
     }

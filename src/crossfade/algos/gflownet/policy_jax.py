@@ -19,6 +19,8 @@ class PolicyOutput(NamedTuple):
     """log F; zero without a flow head."""
     logits: Float[Array, "*nodes actions"]
     """Those of P_F before the softmax, masked: flow matching reads them as log edge flows."""
+    log_pb_stop: Float[Array, "*nodes"] | None = None
+    """log P_B of undoing stop where that is not certain, which is a fault."""
 
 
 class Policy(eqx.Module):
@@ -61,8 +63,9 @@ class Policy(eqx.Module):
         observation: Float[Array, "*nodes observation"],
         forward_mask: Bool[Array, "*nodes actions"],
         backward_mask: Bool[Array, "*nodes parents"],
+        log_pb: Float[Array, "*nodes parents"] | None = None,
     ) -> PolicyOutput:
-        """Log-probabilities, flows and logits of each node."""
+        """Log-probabilities, flows and logits of each node; `log_pb` is a backward policy given, not learned."""
         features = _features(self.trunk, observation)
         logits = _masked(_apply(self.forward_head, features), forward_mask)
         if self.backward_head is None:
@@ -72,7 +75,7 @@ class Policy(eqx.Module):
             backward_logits = _apply(self.backward_head, own)
         return PolicyOutput(
             log_pf=jax.nn.log_softmax(logits),
-            log_pb=jax.nn.log_softmax(_masked(backward_logits, backward_mask)),
+            log_pb=jax.nn.log_softmax(_masked(backward_logits, backward_mask)) if log_pb is None else log_pb,
             log_flow=(
                 jnp.zeros(logits.shape[:-1], logits.dtype)
                 if self.flow_head is None

@@ -17,6 +17,7 @@ class PolicyOutput(NamedTuple):
     log_pb: Float[Tensor, "*nodes p"]
     log_flow: Float[Tensor, "*nodes"]  # log F; zero where the policy has no flow head
     logits: Float[Tensor, "*nodes a"]  # masked forward logits: the log edge flows of flow matching
+    log_pb_stop: Float[Tensor, "*nodes"] | None = None  # of undoing stop, where that is not certain: a fault
 
 
 class Policy(nn.Module):
@@ -55,10 +56,14 @@ class Policy(nn.Module):
         observation: Float[Tensor, "*nodes o"],
         forward_mask: Bool[Tensor, "*nodes a"],
         backward_mask: Bool[Tensor, "*nodes p"],
+        log_pb: Float[Tensor, "*nodes p"] | None = None,
     ) -> PolicyOutput:
+        """Outputs for each node; `log_pb` is a backward policy that is given, not learned."""
         h = _features(self.trunk, observation)
         logits = self.forward_head(h).masked_fill(~forward_mask, MASKED)
-        if self.backward_head is None:
+        if log_pb is not None:
+            pass
+        elif self.backward_head is None:
             log_pb = _uniform(backward_mask, logits.dtype)
         else:
             g = h if self.backward_trunk is None else _features(self.backward_trunk, observation)

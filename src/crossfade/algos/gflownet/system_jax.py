@@ -60,11 +60,15 @@ class System:
     def loss(self, policy: Policy, batch: Batch) -> tuple[Array, dict[str, Array]]:
         return losses_jax.loss(policy, batch, self.config)
 
-    def collect(self, policy: Policy, step: int) -> Batch:
+    def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
+        """Nothing is remembered."""
+        return None
+
+    def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
         trajectories = host.sample(self._chooser(policy), self.host_env, self._noise(step))
         batch = host.to_batch(trajectories, self.host_env, self.config.execution, self.table, self.parents)
-        return batch.floats_as(self.config.dtype)
+        return batch.floats_as(self.config.dtype), buffer
 
     def sample(self, policy: Policy, key: Array) -> Trajectories:
         """Trajectories drawn with one key, environment and all in JAX."""
@@ -78,11 +82,12 @@ class System:
         return learner_jax.update(policy, tx, opt_state, batch, self.config)
 
     def train(
-        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, step: int, n: int
-    ) -> tuple[Policy, PyTree, dict[str, Array]]:
+        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, buffer: None, step: int, n: int
+    ) -> tuple[Policy, PyTree, None, dict[str, Array]]:
         """`n` iterations from `step` in one compiled program; the memory of policy and state is given away."""
         key = jax.random.wrap_key_data(jax.numpy.asarray(self.key))
-        return full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
+        policy, opt_state, metrics = full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
+        return policy, opt_state, buffer, metrics
 
     def evaluate(self, policy: Policy) -> evaluation.Evaluation:
         log_pf = lambda: np.asarray(self._log_pf(policy))

@@ -41,17 +41,21 @@ class System:
     def make_optimizer(self, policy: Policy) -> Any:
         return learner_torch.make_optimizer(self.config, policy)
 
-    def collect(self, policy: Policy, step: int) -> Batch:
+    def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
+        """Nothing is remembered."""
+        return None
+
+    def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
         trajectories = self.sample(policy, random.fold_in(self.key, step))
         batch = host.to_batch(trajectories, self.env, self.execution, self.table, self.parents)
-        return batch.floats_as(self.config.dtype)
+        return batch.floats_as(self.config.dtype), buffer
 
-    def collect_one_by_one(self, policy: Policy, step: int) -> Batch:
+    def collect_one_by_one(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """The same trajectories from a list of environment objects, as PyTorch code collects them today."""
         noise = self._noise(random.fold_in(self.key, step), policy)
         trajectories = objects.sample(self._act(policy), self.env, noise)
-        return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype)
+        return nodes_numpy.dense(trajectories, self.env, self.parents).floats_as(self.config.dtype), buffer
 
     def sample(self, policy: Policy, key: np.ndarray) -> Trajectories:
         """Trajectories drawn with one key. Where there is a table the network is evaluated once, not once per step."""

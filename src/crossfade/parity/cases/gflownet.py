@@ -26,7 +26,7 @@ def gflownet(*words: str) -> Twin:
     policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
 
     def batch(i: int) -> Batch:
-        return ours.collect(policy, i)
+        return ours.collect(policy, ours.start_buffer(), i)[0]
 
     return Twin(
         "gflownet",
