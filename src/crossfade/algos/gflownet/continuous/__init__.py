@@ -1,1 +1,0 @@
-"""GFlowNets on continuous environments: the cube and the torus."""
