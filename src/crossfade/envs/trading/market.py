@@ -1,0 +1,76 @@
+"""What the twins are given and what they keep: NamedTuples of arrays, NumPy's or JAX's."""
+
+from typing import Any, NamedTuple
+
+
+class Market(NamedTuple):
+    """Bars of several markets, padded to the longest. Data, never copied per environment: index [market, t]."""
+
+    open: Any  # (markets, bars) int32 ticks
+    high: Any  # (markets, bars)
+    low: Any  # (markets, bars)
+    close: Any  # (markets, bars)
+    high_first: Any  # (markets, bars) bool: the high came before the low
+    atr64: Any  # (markets, bars) int32: average true range of bars up to this one, in 1/64 ticks, at least 1
+    minute: Any  # (markets, bars) int32: minute of the day in New York at which the bar starts
+    may_enter: Any  # (markets, bars) bool: an entry after this bar fills within the session and before its last bar
+    last: Any  # (markets, bars) bool: the last bar of its session
+    features: Any  # (markets, bars, n_features) float32, causal
+    length: Any  # (markets,) int32: bars that are not padding
+    start: Any  # (markets, starts) int32: bars after which an episode may begin, padded with the last one
+    n_start: Any  # (markets,) int32
+    tick_cents: Any  # (markets,) int32
+    slippage: Any  # (markets,) int32
+    commission_cents: Any  # (markets,) int32
+
+
+class Settings(NamedTuple):
+    """What a curriculum changes: data, so that nothing is compiled anew. Scalars, or one value per environment."""
+
+    initial_cents: Any = 5_000_000
+    drawdown_cents: Any = 1_500_000
+    lock_cents: Any = 10_000
+    liquidation_cents: Any = 0
+    stop_64: Any = 96  # ATR, in 1/64
+    stop_cap_cents: Any = 50_000  # per contract
+    target_ratio: Any = 3
+    trail_64: Any = 64
+    break_even_64: Any = 32
+    contracts: Any = 1
+    commission_cents: Any = -1  # per contract and side; negative: the market's own
+    max_bars: Any = 1_000_000
+    progress: Any = 0.0  # share of the training that is done; only the published rewards read it
+
+
+class State(NamedTuple):
+    """One account per environment; int32 throughout."""
+
+    market: Any
+    t: Any  # the bar that has just closed
+    position: Any  # -1, 0, 1
+    contracts: Any  # of the open position; 0 when flat
+    entry: Any  # ticks; 0 when flat, like the two below
+    stop: Any
+    target: Any
+    entry_t: Any
+    trailing: Any  # 0 or 1
+    break_even: Any  # moves of the stop to the entry, of this position
+    balance: Any  # cents
+    high_water: Any
+    began: Any  # the bar after which the episode began
+    trades: Any  # positions opened
+    wins: Any
+    losses: Any
+    commissions: Any  # cents paid so far
+    slippages: Any  # cents lost to slippage so far
+    illegal: Any  # actions that the mask forbade
+
+
+class Outcome(NamedTuple):
+    """What a step says beside the next state."""
+
+    reward: Any  # float
+    terminated: Any  # bool
+    truncated: Any  # bool
+    reason: Any  # int32: why a position was closed, NONE if none was
+    result: Any  # int32: cents that the closed position brought, both commissions included

@@ -1,0 +1,118 @@
+"""The rules of trading, stated once: framework-free. The twins are trading_numpy.py and trading_jax.py, the oracle
+scalar.py."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import UsageError
+
+POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
+HOLD, BUY, SELL, BREAK_EVEN, TRAIL, STOP_TRAILING = range(6)
+NONE, STOP, TARGET, SESSION_END, LIQUIDATED, BUST = range(6)
+"""Why a position was closed."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One switch per deviation of the published systems from the sound rules, which are the defaults."""
+
+    fill: Literal["next_open", "close"] = "next_open"
+    """An entry decided after bar t is filled at the open of bar t + 1, or at the close of bar t."""
+    gaps: Literal["open", "ignored"] = "open"
+    """A bar that opens beyond a stop or target fills at the open, or at the level although it never traded there."""
+    trail: Literal["before", "same_bar"] = "before"
+    """The trailing stop of a bar is known before it, or made from the bar's own close and tested on its range."""
+    intrabar: Literal["pessimistic", "optimistic", "nearest", "path"] = "pessimistic"
+    """Stop and target in one bar: the stop, the target, the extreme nearer to the open, or the one that came first."""
+    label: Literal["what_filled", "target_first"] = "what_filled"
+    """The exit reason of a bar that touches both."""
+    commission: Literal["per_side", "three_sides"] = "per_side"
+    """One commission on entry and one on exit, or one and two."""
+    entries: Literal["session", "any_time"] = "session"
+    """Whether the mask closes entries outside the session; `any_time` masks nothing and fills nothing there."""
+    break_even: Literal["never_lowers", "sets"] = "never_lowers"
+    """Moving the stop to break-even keeps a better stop, or replaces it."""
+    trail_mask: Literal["in_profit", "in_position"] = "in_profit"
+    """When ENABLE_TRAIL is legal; `in_position` shows it as legal and ignores it out of profit."""
+    drawdown: Literal["worst_in_bar", "close"] = "worst_in_bar"
+    """The equity that is held against the floor."""
+    reward: Literal["equity", "seed_jax", "seed_pandas"] = "equity"
+    """Change of equity in hundreds of dollars, or the published rewards."""
+
+
+RULES = {
+    "sound": Rules(),
+    "seed_jax": Rules(
+        fill="close",
+        gaps="ignored",
+        trail="same_bar",
+        label="target_first",
+        commission="three_sides",
+        entries="any_time",
+        break_even="sets",
+        trail_mask="in_position",
+        reward="seed_jax",
+    ),
+    "seed_pandas": Rules(
+        fill="close", gaps="ignored", trail="same_bar", entries="any_time", drawdown="close", reward="seed_pandas"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TradingParams:
+    """Intraday trading of one futures contract at a time, from flat to flat within a session.
+
+    Ledger: prices are int32 ticks, money int32 cents, time int32 bars. Floats appear in observations and rewards alone.
+    Actions, decided after bar t has closed: HOLD, BUY, SELL; in phase 2 also BREAK_EVEN (move the stop to the entry),
+        TRAIL and STOP_TRAILING. An action the mask forbids is HOLD, and is counted.
+    Bar b = t + 1, in this order:
+        1. Orders. BUY and SELL fill at the open, `slippage` ticks worse, `contracts` of them, for one commission each.
+           Stop distance d = max(1, (atr64[t] stop_64 + 2048) // 4096) ticks, at most stop_cap_cents // tick_cents; the
+           target is target_ratio d away. BREAK_EVEN puts the stop at the entry unless it is better already. TRAIL and
+           STOP_TRAILING set the flag.
+        2. Trailing, from what was known at t: the stop of a long is raised to close[t] - e where that is higher,
+           e = max(1, (atr64[t] trail_64 + 2048) // 4096); a short's likewise mirrored.
+        3. Gap: a bar that opens at or beyond the stop, or else at or beyond the target, closes the position at the open.
+        4. Range: low <= stop and high >= target of a long (mirrored for a short) close it at the level; `rules.intrabar`
+           decides when both are touched. Neither suffers slippage.
+        5. Session end: on the last bar of a session a position is closed at the close, `slippage` ticks worse.
+        6. The floor is min(high_water - drawdown_cents, initial_cents + lock_cents), high_water being the highest equity
+           at a close so far, before this bar. If the worst equity of the bar (of a position still open at the low, or at
+           the high for a short; of a closed one the balance) is below it, the account is bust: a position is closed at
+           the close, `slippage` ticks worse, and the episode is terminated. With liquidation_cents > 0 a position whose
+           equity at the close is within that of the floor is closed in the same way without ending the episode.
+        7. high_water = max(high_water, equity at the close).
+    An exit pays one commission per contract. A win is an exit whose result, both commissions included, is above 0.
+    Reward: change of equity at the close, in cents, divided by 10 000; over an episode it adds up to the result.
+    Ends: terminated when bust; truncated on the last bar of the session, after max_bars bars, or at the end of the data.
+    Legal: BUY and SELL when flat and `may_enter[t]`, in phase 2 also only while 4 (high_water - equity) is below
+        3 drawdown_cents. BREAK_EVEN once per position, when close[t] is more than (atr64[t] break_even_64) // 4096 ticks
+        in profit and the stop is worse than the entry; TRAIL in profit and not trailing; STOP_TRAILING when trailing.
+    Observation: the features of bars t - window + 1 .. t, oldest first, then 5 numbers: position (-1, 0, 1), and with
+        c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held / 390, all
+        0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves, drawdown / limit clipped to
+        [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY, BREAK_EVEN and TRAIL are legal.
+    """
+
+    phase: Literal[1, 2] = 1
+    """1: HOLD, BUY, SELL. 2: also management of the stop."""
+    window: int = 20
+    """Bars that a policy sees."""
+    n_features: int = 11
+    """Features per bar."""
+    rules: Rules = Rules()
+    """The switches."""
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.n_features < 1:
+            raise UsageError(f"window and n_features must be at least 1, got {self.window} and {self.n_features}.")
+
+    @property
+    def n_actions(self) -> int:
+        return 3 if self.phase == 1 else 6
+
+    @property
+    def observation_dim(self) -> int:
+        more = 0 if self.phase == 1 else MANAGEMENT_FEATURES + LEGALITY_FEATURES
+        return self.window * self.n_features + POSITION_FEATURES + more
