@@ -1,0 +1,25 @@
+"""The randomness of a batch of trajectories, drawn in JAX. Twin: noise_numpy.py, bit for bit."""
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from .batch import CIRCLE_ROUNDS, GAMMA_ROUNDS, Kind, Noise
+
+
+def draw(
+    key: PRNGKeyArray, steps: int, batch: int, n_dim: int, components: int, kind: Kind, dtype: str = "float32"
+) -> Noise:
+    """Everything a batch of moves may need, from one key; what the kind of density does not need is not drawn."""
+    component, normal, accept, circle, jump, explore, ratio = jax.random.split(key, 7)
+    rows, moves = (steps, batch), (steps, batch, n_dim)
+    gammas = (*moves, 2, GAMMA_ROUNDS)
+    beta = kind == "beta"
+    return Noise(
+        component=jax.random.gumbel(component, (*moves, components), dtype),
+        normal=jax.random.normal(normal, gammas, dtype) if beta else None,
+        accept=jax.random.uniform(accept, gammas, dtype) if beta else None,
+        circle=None if beta else jax.random.uniform(circle, (*moves, CIRCLE_ROUNDS, 3), dtype),
+        jump=jax.random.uniform(jump, rows, dtype),
+        explore=jax.random.uniform(explore, rows, dtype),
+        ratio=jax.random.uniform(ratio, moves, dtype),
+    )

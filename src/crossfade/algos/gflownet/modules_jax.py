@@ -1,0 +1,88 @@
+"""What the policies of discrete and of continuous GFlowNets have in common, in JAX: layers, parameters by name, Adam.
+
+torch brings all of this along, so the file has no twin.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from ...bridge.transforms import clip_by_global_norm
+from ...errors import UsageError
+from .config import GFlowNetConfig
+
+Module = TypeVar("Module", bound=eqx.Module)
+
+
+def linear(fan_in: int, fan_out: int) -> eqx.nn.Linear:
+    """A linear layer of zeros."""
+    return jax.tree.map(jnp.zeros_like, eqx.nn.Linear(fan_in, fan_out, key=jax.random.key(0)))
+
+
+def layers(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
+    """A trunk of zeros with these widths, the input's first."""
+    return tuple(linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
+
+
+def apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array, "*nodes outputs"]:
+    """A linear layer over any leading axes, in the precision of its parameters."""
+    assert layer.bias is not None
+    y = x.astype(layer.weight.dtype) @ layer.weight.T
+    return y + jnp.broadcast_to(layer.bias, y.shape)
+
+
+def features(
+    trunk: tuple[eqx.nn.Linear, ...], observation: Float[Array, "*nodes observation"]
+) -> Float[Array, "*nodes features"]:
+    """The last hidden layer. LeakyReLU(0.01), with torch's slope 0.01 at 0."""
+    x = observation
+    for layer in trunk:
+        y = apply(layer, x)
+        x = jnp.where(y > 0, y, 0.01 * y)
+    return x
+
+
+def name(path: tuple[Any, ...]) -> str:
+    """The name torch gives a parameter: `trunk.0.weight`."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def filled(policy: Module, parameters: Mapping[str, Any], dtype: str) -> Module:
+    """The policy with the given parameters, by name, in a precision."""
+    if dtype == "float64" and jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise UsageError("dtype=float64 needs JAX's 64-bit mode, which is off. Wrap the run in jax.enable_x64(True).")
+    shapes = {name(path): leaf.shape for path, leaf in jax.tree_util.tree_leaves_with_path(policy)}
+    given = {name: tuple(array.shape) for name, array in parameters.items()}
+    if shapes != given:
+        differing = sorted(name for name in shapes | given if shapes.get(name) != given.get(name))
+        table = "; ".join(f"{name}: expected {shapes.get(name)}, got {given.get(name)}" for name in differing)
+        raise UsageError(f"the parameters do not fit the policy of this config. {table}. Use those of init.parameters.")
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: jnp.array(parameters[name(path)], dtype),  # a copy: training gives the old ones away
+        policy,
+    )
+
+
+def optimizer(config: GFlowNetConfig) -> optax.GradientTransformation:
+    """Adam with a rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
+
+    torch's Adam in two groups with StepLR. Only the gradient of the networks is clipped.
+    """
+
+    def adam(lr: float) -> optax.GradientTransformation:
+        # optax.exponential_decay(staircase=True), except that it computes in float32 whatever the precision
+        return optax.adam(lambda count: lr * config.lr_gamma ** (jnp.asarray(count) // config.lr_period))
+
+    networks = adam(config.lr)
+    if config.clip_norm is not None:
+        networks = optax.chain(clip_by_global_norm(config.clip_norm), networks)
+
+    def groups(tree: PyTree) -> PyTree:
+        return jax.tree_util.tree_map_with_path(lambda path, _: "log_z" if name(path) == "log_z" else "networks", tree)
+
+    return optax.partition({"networks": networks, "log_z": adam(config.lr_z)}, groups)
