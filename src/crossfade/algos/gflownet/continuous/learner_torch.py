@@ -1,0 +1,121 @@
+"""Learning a continuous GFlowNet in torch: make a policy and its optimiser, take a step. Twin: learner_jax.py."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from torch.optim.lr_scheduler import StepLR
+
+from .. import losses_torch
+from ..config import GFlowNetConfig, needs_flow
+from ..losses_torch import Terms
+from ..policy_torch import MASKED
+from . import density_torch, init
+from .batch import Batch, Kind, Options
+from .policy_torch import Heads, Policy
+
+
+def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
+    """The policy for an environment, holding these parameters in the config's precision."""
+    policy = Policy(
+        init.density(env.params),
+        env.params.observation_dim,
+        env.params.n_dim,
+        components=config.components,
+        hidden=config.hidden,
+        layers=config.layers,
+        backward=config.backward,
+        flow=needs_flow(config.loss),
+        z_dim=config.z_dim,
+    ).to(getattr(torch, config.dtype))
+    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
+    return policy
+
+
+def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.Adam, StepLR]:
+    """Adam with a learning rate of its own for log Z, and the schedule of both."""
+    networks = [p for name, p in policy.named_parameters() if name != "log_z"]
+    groups = [{"params": networks, "lr": config.lr}, {"params": [policy.log_z], "lr": config.lr_z}]
+    optimizer = torch.optim.Adam(groups)
+    return optimizer, StepLR(optimizer, config.lr_period, config.lr_gamma)
+
+
+def terms(policy: Policy, batch: Batch) -> Terms:
+    """The networks' log-densities along the trajectories; undoing stop is certain."""
+    output = policy(batch.observation)
+    now, then = (lambda part: _rows(part, slice(None, -1))), (lambda part: _rows(part, slice(1, None)))
+    stop = batch.valid & batch.jump
+    log_pf = _log_prob(policy.kind, now(output.forward), now(batch.forward), batch.ratio, batch.jump)
+    log_pb = _log_prob(policy.kind, then(output.backward), then(batch.backward), batch.ratio_back, batch.first)
+    return Terms(
+        log_pf=log_pf.where(batch.valid, 0.0),
+        log_pb=log_pb.where(batch.valid & ~stop, 0.0),
+        log_flow=output.log_flow,
+        log_reward=batch.log_reward[-1],
+        log_reward_t=batch.log_reward,
+        stop_t=_log_jump(output.forward, batch.forward).masked_fill(~batch.forward.can_jump, MASKED),
+        valid=batch.valid,
+        stop=stop,
+    )
+
+
+def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    """The loss named by the config, and what is logged with it."""
+    along = terms(policy, batch)
+    value = losses_torch.balance(along, policy.log_z, config)
+    return value, {
+        "loss": value,
+        "log_z": policy.log_z.sum(),
+        "mean_log_reward": along.log_reward.mean(),
+        "mean_length": batch.valid.sum(0).to(value.dtype).mean(),
+    }
+
+
+def update(
+    policy: Policy, optimizer: torch.optim.Adam, scheduler: StepLR, batch: Batch, config: GFlowNetConfig
+) -> dict[str, Tensor]:
+    """One step down the loss, in place."""
+    value, info = loss(policy, batch, config)
+    optimizer.zero_grad(set_to_none=False)  # a head that the loss does not read is stepped too, as in optax
+    value.backward()
+    if config.clip_norm is not None:
+        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], config.clip_norm)
+    optimizer.step()
+    scheduler.step()
+    return {name: quantity.detach() for name, quantity in info.items()}
+
+
+@torch.no_grad()
+def log_z(policy: Policy, env: Any, config: GFlowNetConfig) -> float | None:
+    """The estimate of log Z that the config's loss has trained: the flow out of the source. VarGrad trains none."""
+    if config.loss in ("tb", "vargrad"):
+        return float(policy.log_z.sum()) if config.loss == "tb" else None
+    source = env.reset((), np.dtype(config.dtype))
+    log_flow = float(policy(torch.from_numpy(env.observe(source))).log_flow)
+    return log_flow + float(env.log_reward(source)) if config.loss == "fldb" else log_flow
+
+
+def _log_prob(
+    kind: Kind,
+    heads: Heads,
+    options: Options,
+    ratio: Float[Tensor, "steps batch d"],
+    jump: Bool[Tensor, "steps batch"],
+) -> Float[Tensor, "steps batch"]:
+    """log P(jump) where there was a jump, else log P(move) and the log-density of the move."""
+    density = 0.0 if heads.raw is None else density_torch.log_prob(kind, heads.raw, ratio)
+    log_move = _log_jump(heads._replace(jump=-heads.jump), options) + density - options.log_width
+    return torch.where(jump, _log_jump(heads, options), log_move)
+
+
+def _log_jump(heads: Heads, options: Options) -> Float[Tensor, "*nodes"]:
+    """log P(jump rather than move); certain where only one of the two is possible."""
+    return logsigmoid(heads.jump).where(options.can_move & options.can_jump, 0.0)
+
+
+def _rows(part: Any, rows: slice) -> Any:
+    return type(part)(*(None if array is None else array[rows] for array in part))

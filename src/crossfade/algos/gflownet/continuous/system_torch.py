@@ -1,0 +1,115 @@
+"""A continuous GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....envs.continuous_numpy import Moves, State
+from ....envs.registry import make
+from ....random import random_numpy as random
+from .. import pure
+from ..config import GFlowNetConfig
+from ..evaluation import Evaluation
+from ..losses_torch import Terms
+from . import acting_torch, evaluation, host, init, learner_torch, noise_numpy
+from .batch import Batch, Noise, Trajectories
+from .policy_torch import Policy
+
+
+class System:
+    """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
+
+    def __init__(self, config: GFlowNetConfig):
+        init.check(config)
+        self.config = config
+        self.env = make(config.env, "numpy")
+        self.key, self.init_key = random.split(random.key(config.seed))
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The parameters a run starts from."""
+        return init.parameters(self.config, self.env, self.init_key, self.config.dtype)
+
+    def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
+        return learner_torch.make_policy(self.config, self.env, parameters)
+
+    def make_optimizer(self, policy: Policy) -> Any:
+        return learner_torch.make_optimizer(self.config, policy)
+
+    def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
+        """Nothing is remembered."""
+        return None
+
+    def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
+        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        trajectories = self.sample(policy, random.fold_in(self.key, step), epsilon=self.config.epsilon)
+        return host.to_batch(trajectories, self.env), buffer
+
+    def collect_one_by_one(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
+        """The same trajectories from a list of environments, as PyTorch code collects them today."""
+        noise = self._noise(random.fold_in(self.key, step), self.config.batch_size)
+        trajectories = host.sample_one_by_one(self._act(policy, self.config.epsilon), self.env, noise)
+        return host.to_batch(trajectories, self.env), buffer
+
+    def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, epsilon: float = 0.0) -> Trajectories:
+        """`n` trajectories, by default a batch of them, drawn with one key."""
+        noise = self._noise(key, self.config.batch_size if n is None else n)
+        return host.sample(self._act(policy, epsilon), self.env, noise)
+
+    def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
+        """Trajectories that end with these points, built backwards."""
+
+        def act(state: State, moves: Moves, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+            ratio, jump = acting_torch.act_back(policy, *self._inputs(state, moves, noise))
+            return ratio.numpy(), jump.numpy()
+
+        return host.sample_back(act, self.env, x, self._noise(key, len(x)))
+
+    @torch.no_grad()
+    def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
+        """What losses are made of, along trajectories; in NumPy."""
+        found = learner_torch.terms(policy, self.tensors(host.to_batch(trajectories, self.env)))
+        return found._replace(**{name: part.numpy() for name, part in found._asdict().items()})
+
+    def tensors(self, batch: Batch) -> Batch:
+        return _tensors(batch)
+
+    def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return learner_torch.loss(policy, batch, self.config)
+
+    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
+        adam, scheduler = optimizer
+        return learner_torch.update(policy, adam, scheduler, batch, self.config)
+
+    def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
+        return pure.init(policy, optimizer)
+
+    def pure_update(self, policy: Policy) -> Any:
+        return pure.make_update(policy, self.config, learner_torch.loss)
+
+    def evaluate(self, policy: Policy) -> Evaluation:
+        return evaluation.evaluate(self, policy, learner_torch.log_z(policy, self.env, self.config))
+
+    def _noise(self, key: np.ndarray, n: int) -> Noise:
+        params, config = self.env.params, self.config
+        kind = init.density(params)
+        return noise_numpy.draw(key, params.max_steps, n, params.n_dim, config.components, kind, config.dtype)
+
+    def _act(self, policy: Policy, epsilon: float) -> host.Act:
+        def act(state: State, moves: Moves, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+            ratio, jump = acting_torch.act(policy, *self._inputs(state, moves, noise), epsilon)
+            return ratio.numpy(), jump.numpy()
+
+        return act
+
+    def _inputs(self, state: State, moves: Moves, noise: Noise) -> tuple[Tensor, Tensor, Tensor, Noise]:
+        return _tensors((self.env.observe(state), moves.can_move, moves.can_jump, noise))
+
+
+def _tensors(tree: Any) -> Any:
+    """Tuples of NumPy arrays, however deep, as tensors that share their memory."""
+    if isinstance(tree, tuple):
+        parts = map(_tensors, tree)
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+    return None if tree is None else torch.from_numpy(tree)
