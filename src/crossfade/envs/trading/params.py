@@ -73,22 +73,25 @@ class TradingParams:
            STOP_TRAILING set the flag.
         2. Trailing, from what was known at t: the stop of a long is raised to close[t] - e where that is higher,
            e = max(1, (atr64[t] trail_64 + 2048) // 4096); a short's likewise mirrored.
-        3. Gap: a bar that opens at or beyond the stop, or else at or beyond the target, closes the position at the open.
-        4. Range: low <= stop and high >= target of a long (mirrored for a short) close it at the level; `rules.intrabar`
-           decides when both are touched. Neither suffers slippage.
+        3. Gap: a bar that opens at or beyond the stop, or else at or beyond the target, closes the position there.
+        4. Range: low <= stop and high >= target of a long (mirrored for a short) close it at the level;
+           `rules.intrabar` decides when both are touched. Neither suffers slippage.
         5. Session end: on the last bar of a session a position is closed at the close, `slippage` ticks worse.
-        6. The floor is min(high_water - drawdown_cents, initial_cents + lock_cents), high_water being the highest equity
-           at a close so far, before this bar. If the worst equity of the bar (of a position still open at the low, or at
-           the high for a short; of a closed one the balance) is below it, the account is bust: a position is closed at
-           the close, `slippage` ticks worse, and the episode is terminated. With liquidation_cents > 0 a position whose
-           equity at the close is within that of the floor is closed in the same way without ending the episode.
+        6. The floor is min(high_water - drawdown_cents, initial_cents + lock_cents), high_water being the highest
+           equity at a close so far, before this bar. If the worst equity of the bar (of a position still open at the
+           low, of a short at the high; of a closed one the balance) is below it, the account is bust: a position is
+           closed at the close, `slippage` ticks worse, and the episode is terminated. With liquidation_cents > 0 a
+           position whose equity at the close is less than that above the floor is closed in the same way, and the
+           episode goes on.
         7. high_water = max(high_water, equity at the close).
     An exit pays one commission per contract. A win is an exit whose result, both commissions included, is above 0.
     Reward: change of equity at the close, in cents, divided by 10 000; over an episode it adds up to the result.
-    Ends: terminated when bust; truncated on the last bar of the session, after max_bars bars, or at the end of the data.
+    Ends: terminated when bust; else truncated on the last bar of the session, after max_bars bars, or at the end of
+        the data.
     Legal: BUY and SELL when flat and `may_enter[t]`, in phase 2 also only while 4 (high_water - equity) is below
-        3 drawdown_cents. BREAK_EVEN once per position, when close[t] is more than (atr64[t] break_even_64) // 4096 ticks
-        in profit and the stop is worse than the entry; TRAIL in profit and not trailing; STOP_TRAILING when trailing.
+        3 drawdown_cents. BREAK_EVEN once per position, when close[t] is more than (atr64[t] break_even_64) // 4096
+        ticks in profit and the stop is worse than the entry; TRAIL in profit and not trailing; STOP_TRAILING when
+        trailing.
     Observation: the features of bars t - window + 1 .. t, oldest first, then 5 numbers: position (-1, 0, 1), and with
         c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held / 390, all
         0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves, drawdown / limit clipped to

@@ -1,0 +1,239 @@
+"""One account, bar by bar, in plain Python integers: the oracle that the vectorised twins are held against.
+
+Read it beside the docstring of `TradingParams`: the steps of a bar have the same numbers.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .market import Market, Outcome, Settings, State
+from .params import (
+    BREAK_EVEN,
+    BUST,
+    BUY,
+    HOLD,
+    LIQUIDATED,
+    NONE,
+    SELL,
+    SESSION_END,
+    STOP,
+    STOP_TRAILING,
+    TARGET,
+    TRAIL,
+    TradingParams,
+)
+from .published_rewards import Facts, published_reward
+
+
+class ScalarTrading:
+    """A trading account with a state of its own, as an environment object."""
+
+    def __init__(self, params: TradingParams, market: Market, settings: Settings):
+        self.params, self.rules, self.bars, self.settings = params, params.rules, market, settings
+
+    def reset(self, m: int, t: int) -> State:
+        """A flat account after bar `t` of market `m`."""
+        self.m, self.t, self.began = m, t, t
+        self.commission = self.settings.commission_cents
+        if self.commission < 0:
+            self.commission = int(self.bars.commission_cents[m])
+        self.tick_cents, self.slippage = int(self.bars.tick_cents[m]), int(self.bars.slippage[m])
+        self.balance = self.high_water = self.settings.initial_cents
+        self.trades = self.wins = self.losses = self.commissions = self.slippages = self.illegal = 0
+        self._flatten()
+        return self.state
+
+    @property
+    def state(self) -> State:
+        return State(**{name: getattr(self, "m" if name == "market" else name) for name in State._fields})
+
+    @property
+    def equity(self) -> int:
+        """Balance and open result at the close of bar t, in cents."""
+        return self.balance + self._open_result(self._bar(self.bars.close, self.t))
+
+    def mask(self) -> Bool[np.ndarray, " actions"]:
+        """Which actions are legal after bar t."""
+        flat, profit = self.position == 0, self._profit()
+        enter = flat and (bool(self.bars.may_enter[self.m, self.t]) or self.rules.entries == "any_time")
+        if self.params.phase == 1:
+            return np.array([True, enter, enter])
+        enter = enter and 4 * (self.high_water - self.equity) < 3 * self.settings.drawdown_cents
+        far_enough = profit > self._atr64() * self.settings.break_even_64 // 4096
+        worse = self.position * (self.entry - self.stop) > 0 or self.rules.break_even == "sets"
+        in_profit = profit > 0 or self.rules.trail_mask == "in_position"
+        return np.array(
+            [
+                True,
+                enter,
+                enter,
+                not flat and far_enough and self.break_even == 0 and worse,
+                not flat and in_profit and not self.trailing,
+                not flat and bool(self.trailing),
+            ]
+        )
+
+    def step(self, action: int) -> Outcome:
+        """One action, decided after bar t, and bar t + 1."""
+        before, held, mask = self.equity, self.position, self.mask()
+        if not mask[action]:
+            self.illegal += 1
+            action = HOLD
+        t, b = self.t, self.t + 1
+        open_, high, low, close = (self._bar(side, b) for side in self.bars[:4])
+        opened = self._order(action, t, open_)
+        trailed = action == TRAIL and bool(self.trailing)
+        if self.trailing and self.rules.trail == "before":
+            self._trail(t)
+        if self.trailing and self.rules.trail == "same_bar" and not opened:
+            self._trail(b)
+        self.t = b
+        was_trailing = self.trailing
+        level, reason = self._touched(b, open_, high, low)
+        result = self._close(level, reason, 0) if reason != NONE else 0
+        if self.position and self.bars.last[self.m, b]:
+            reason = SESSION_END
+            result = self._close(close, reason, self.slippage)
+        floor = min(self.high_water - self.settings.drawdown_cents, self._lock())
+        extreme = {1: low, 0: close, -1: high}[self.position] if self.rules.drawdown == "worst_in_bar" else close
+        bust = self.balance + self._open_result(extreme) < floor
+        margin = self.settings.liquidation_cents
+        if self.position and (bust or (margin > 0 and self.balance + self._open_result(close) < floor + margin)):
+            reason = BUST if bust else LIQUIDATED
+            result = self._close(close, reason, self.slippage)
+        self.high_water = max(self.high_water, self.equity)
+        ended = bool(self.bars.last[self.m, b]) or b >= self.bars.length[self.m] - 1
+        truncated = not bust and (ended or b - self.began >= self.settings.max_bars)
+        reward = np.float32(self.equity - before) / np.float32(10_000)
+        if self.rules.reward != "equity":
+            entry_fee = self.commission * self.settings.contracts if reason != NONE else 0
+            facts = Facts(
+                held,
+                self.position,
+                opened,
+                action == BREAK_EVEN,
+                trailed,
+                was_trailing,
+                self._open_result(close),
+                reason,
+                result + entry_fee,
+                self.equity,
+                bust,
+            )
+            reward = published_reward(self.params, self.settings, facts, np)
+        return Outcome(reward, bust, truncated, reason, result)
+
+    def observation(self) -> Float[np.ndarray, " observation"]:
+        """What a policy sees after bar t."""
+        first = self.t - self.params.window + 1
+        rows = self.bars.features[self.m, np.maximum(np.arange(first, self.t + 1), 0)]
+        f, position = np.float32, self.position
+        close, atr = self._bar(self.bars.close, self.t), f(self._atr64()) * f(1 / 64)
+        own = [f(position), f(0), f(0), f(0), f(0)]
+        if position:
+            distances = (position * (close - self.entry), abs(self.stop - close), abs(self.target - close))
+            own[1:4] = [f(distance) / atr for distance in distances]
+            own[4] = f(self.t - self.entry_t + 1) * f(1 / 390)
+        if self.params.phase == 2:
+            limit, drawdown = self.settings.drawdown_cents, self.high_water - self.equity
+            own += [f(self.trailing), f(self._open_result(close)) * f(1e-5), f(self.break_even)]
+            own += [np.clip(f(drawdown) / f(limit), f(0), f(2))]
+            own += [np.clip(f(limit - drawdown) * f(1e-5), f(-2.5), f(2.5))]
+            own += [f(self.mask()[i]) for i in (BUY, BREAK_EVEN, TRAIL)]
+        return np.concatenate([rows.reshape(-1), np.array(own, np.float32)])
+
+    # The parts of a bar.
+
+    def _order(self, action: int, t: int, open_: int) -> bool:
+        """1. Executes the order; whether it opened a position."""
+        if action in (BUY, SELL) and self.bars.may_enter[self.m, t]:
+            self.position = 1 if action == BUY else -1
+            self.contracts = self.settings.contracts
+            base = open_ if self.rules.fill == "next_open" else self._bar(self.bars.close, t)
+            self.entry = base + self.position * self.slippage
+            distance = max(1, (self._atr64() * self.settings.stop_64 + 2048) // 4096)
+            distance = min(distance, max(1, self.settings.stop_cap_cents // self.tick_cents))
+            self.stop = self.entry - self.position * distance
+            self.target = self.entry + self.position * self.settings.target_ratio * distance
+            self.entry_t, self.trades = t + 1, self.trades + 1
+            self._pay(1)
+            self.slippages += self.slippage * self.tick_cents * self.contracts
+            return True
+        if action == BREAK_EVEN:
+            better = max if self.position > 0 else min
+            self.stop = self.entry if self.rules.break_even == "sets" else better(self.stop, self.entry)
+            self.break_even += 1
+        if action == TRAIL and self._profit() > 0:
+            self.trailing = 1
+        if action == STOP_TRAILING:
+            self.trailing = 0
+        return False
+
+    def _trail(self, t: int) -> None:
+        """2. Draws the stop after the close of bar t."""
+        distance = max(1, (int(self.bars.atr64[self.m, t]) * self.settings.trail_64 + 2048) // 4096)
+        close = self._bar(self.bars.close, t)
+        self.stop = max(self.stop, close - distance) if self.position > 0 else min(self.stop, close + distance)
+
+    def _touched(self, b: int, open_: int, high: int, low: int) -> tuple[int, int]:
+        """3, 4. Where and why bar b closes the position: (level, reason)."""
+        side = self.position
+        if not side:
+            return 0, NONE
+        if self.rules.gaps == "open" and side * (open_ - self.stop) <= 0:
+            return open_, STOP
+        if self.rules.gaps == "open" and side * (open_ - self.target) >= 0:
+            return open_, TARGET
+        adverse, favourable = (low, high) if side > 0 else (high, low)
+        stopped, reached = side * (adverse - self.stop) <= 0, side * (favourable - self.target) >= 0
+        if stopped and reached:
+            first = {
+                "pessimistic": True,
+                "optimistic": False,
+                "nearest": abs(open_ - adverse) <= abs(open_ - favourable),
+                "path": bool(self.bars.high_first[self.m, b]) != (side > 0),
+            }[self.rules.intrabar]
+            reason = TARGET if self.rules.label == "target_first" else STOP if first else TARGET
+            return (self.stop if first else self.target), reason
+        if stopped:
+            return self.stop, STOP
+        if reached:
+            return self.target, TARGET
+        return 0, NONE
+
+    def _close(self, price: int, reason: int, slippage: int) -> int:
+        """Closes the position; its result in cents, commissions of both sides included."""
+        worth = self.tick_cents * self.contracts
+        gross = self.position * (price - self.entry) * worth - slippage * worth
+        self.balance += gross
+        self.slippages += slippage * worth
+        sides = 2 if self.rules.commission == "three_sides" else 1
+        self._pay(sides)
+        result = gross - (sides + 1) * self.commission * self.contracts
+        self.wins, self.losses = self.wins + (result > 0), self.losses + (result <= 0)
+        self._flatten()
+        return result
+
+    def _pay(self, sides: int) -> None:
+        cost = sides * self.commission * self.contracts
+        self.balance, self.commissions = self.balance - cost, self.commissions + cost
+
+    def _flatten(self) -> None:
+        self.position = self.contracts = self.entry = self.stop = self.target = self.entry_t = 0
+        self.trailing = self.break_even = 0
+
+    def _lock(self) -> int:
+        return self.settings.initial_cents + self.settings.lock_cents
+
+    def _open_result(self, price: int) -> int:
+        return self.position * (price - self.entry) * self.tick_cents * self.contracts
+
+    def _profit(self) -> int:
+        """Ticks in profit at the close of bar t."""
+        return self.position * (self._bar(self.bars.close, self.t) - self.entry)
+
+    def _atr64(self) -> int:
+        return int(self.bars.atr64[self.m, self.t])
+
+    def _bar(self, side: np.ndarray, t: int) -> int:
+        return int(side[self.m, t])

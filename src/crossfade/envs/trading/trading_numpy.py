@@ -1,0 +1,244 @@
+"""Trading in NumPy, any number of accounts at once. The rules are in `TradingParams`; the twin is trading_jax.py."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int32
+
+from .market import Market, Outcome, Settings, State
+from .params import (
+    BREAK_EVEN,
+    BUST,
+    BUY,
+    HOLD,
+    LIQUIDATED,
+    NONE,
+    SELL,
+    SESSION_END,
+    STOP,
+    STOP_TRAILING,
+    TARGET,
+    TRAIL,
+    TradingParams,
+)
+from .published_rewards import Facts, published_reward
+
+Ints = Int32[np.ndarray, "*batch"]
+Bools = Bool[np.ndarray, "*batch"]
+
+
+@dataclass(frozen=True)
+class Trading:
+    """See `TradingParams`."""
+
+    params: TradingParams
+
+    def draw_start(self, market: Market, uniform: Float[np.ndarray, "*batch 2"]) -> tuple[Ints, Ints]:
+        """A market and a bar after which an episode may begin, from two uniform numbers."""
+        markets = len(market.n_start)
+        m = np.minimum((uniform[..., 0] * markets).astype(np.int32), markets - 1)
+        count = market.n_start[m]
+        return m, market.start[m, np.minimum((uniform[..., 1] * count).astype(np.int32), count - 1)]
+
+    def reset(self, market: Market, settings: Settings, m: Ints, t: Ints) -> State:
+        """Flat accounts after bar t of market m."""
+        zero = np.zeros_like(t)
+        initial = zero + np.int32(settings.initial_cents)
+        fields = dict.fromkeys(State._fields, zero)
+        return State(**{**fields, "market": m, "t": t, "began": t, "balance": initial, "high_water": initial})
+
+    def equity(self, market: Market, state: State) -> Ints:
+        """Balance and open result at the close, in cents."""
+        return state.balance + _open_result(market, state, market.close[state.market, state.t])
+
+    def mask(self, market: Market, settings: Settings, state: State) -> Bool[np.ndarray, "*batch actions"]:
+        """Which actions are legal."""
+        rules, at = self.params.rules, (state.market, state.t)
+        flat = state.position == 0
+        enter = flat & (market.may_enter[at] if rules.entries == "session" else True)
+        always = np.ones_like(flat)
+        if self.params.phase == 1:
+            return np.stack([always, enter, enter], -1)
+        enter &= 4 * (state.high_water - self.equity(market, state)) < 3 * _int(settings.drawdown_cents)
+        profit = state.position * (market.close[at] - state.entry)
+        move = ~flat & (state.break_even == 0) & (profit > market.atr64[at] * _int(settings.break_even_64) // 4096)
+        if rules.break_even == "never_lowers":
+            move &= state.position * (state.entry - state.stop) > 0
+        trail = ~flat & (state.trailing == 0)
+        if rules.trail_mask == "in_profit":
+            trail &= profit > 0
+        return np.stack([always, enter, enter, move, trail, ~flat & (state.trailing == 1)], -1)
+
+    def observe(self, market: Market, settings: Settings, state: State) -> Float[np.ndarray, "*batch observation"]:
+        """What a policy sees."""
+        p, at = self.params, (state.market, state.t)
+        bars = np.maximum(state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32), 0)
+        rows = market.features[state.market[..., None], bars]
+        close, atr, held = (
+            market.close[at],
+            market.atr64[at].astype(np.float32) * np.float32(1 / 64),
+            state.position != 0,
+        )
+        ticks = [state.position * (close - state.entry), np.abs(state.stop - close), np.abs(state.target - close)]
+        own = [state.position.astype(np.float32)]
+        own += [np.where(held, distance.astype(np.float32) / atr, np.float32(0)) for distance in ticks]
+        own += [np.where(held, (state.t - state.entry_t + 1).astype(np.float32) * np.float32(1 / 390), np.float32(0))]
+        if p.phase == 2:
+            limit, f = _int(settings.drawdown_cents), np.float32
+            drawdown = state.high_water - self.equity(market, state)
+            own += [state.trailing.astype(f), _open_result(market, state, close).astype(f) * f(1e-5)]
+            own += [state.break_even.astype(f), np.clip(drawdown.astype(f) / f(limit), f(0), f(2))]
+            own += [np.clip((limit - drawdown).astype(f) * f(1e-5), f(-2.5), f(2.5))]
+            mask = self.mask(market, settings, state)
+            own += [mask[..., i].astype(f) for i in (BUY, BREAK_EVEN, TRAIL)]
+        return np.concatenate([rows.reshape(*state.t.shape, -1), np.stack(own, -1)], -1)
+
+    def step(self, market: Market, settings: Settings, state: State, action: Ints) -> tuple[State, Outcome]:
+        """One action, decided after bar t, and bar t + 1."""
+        rules, before = self.params.rules, self.equity(market, state)
+        legal = np.take_along_axis(self.mask(market, settings, state), action[..., None].astype(np.int64), -1)[..., 0]
+        action = np.where(legal, action, HOLD)
+        held, t, b = state.position, state.t, state.t + np.int32(1)
+        bar = (state.market, b)
+        open_, high, low, close = market.open[bar], market.high[bar], market.low[bar], market.close[bar]
+        slippage, last = market.slippage[state.market], market.last[bar]
+
+        state, opened = self._order(market, settings, state._replace(illegal=state.illegal + ~legal), action, open_)
+        state = self._trail(market, settings, state, t if rules.trail == "before" else b)
+        state = state._replace(t=b)
+        trailing = state.trailing
+
+        level, reason = self._touched(market, state, open_, high, low)
+        state, result = self._close(market, settings, state, reason != NONE, level, np.zeros_like(slippage))
+        ends = last & (state.position != 0)
+        reason = np.where(ends, SESSION_END, reason).astype(np.int32)
+        state, more = self._close(market, settings, state, ends, close, slippage)
+        result = result + more
+
+        lock = _int(settings.initial_cents) + _int(settings.lock_cents)
+        floor = np.minimum(state.high_water - _int(settings.drawdown_cents), lock)
+        worst = close
+        if rules.drawdown == "worst_in_bar":
+            worst = np.where(state.position > 0, low, np.where(state.position < 0, high, close))
+        bust = state.balance + _open_result(market, state, worst) < floor
+        margin = _int(settings.liquidation_cents)
+        near = (margin > 0) & (state.balance + _open_result(market, state, close) < floor + margin)
+        sold = (state.position != 0) & (bust | near)
+        reason = np.where(sold, np.where(bust, BUST, LIQUIDATED), reason).astype(np.int32)
+        state, more = self._close(market, settings, state, sold, close, slippage)
+        result = result + more
+
+        equity = self.equity(market, state)
+        state = state._replace(high_water=np.maximum(state.high_water, equity))
+        ended = last | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
+        reward = (equity - before).astype(np.float32) / np.float32(10_000)
+        if rules.reward != "equity":
+            fee = np.where(reason != NONE, _commission(market, settings, state) * _int(settings.contracts), 0)
+            unrealised = _open_result(market, state, close)
+            trailed = (action == TRAIL) & (trailing == 1)
+            happened = (held, state.position, opened, action == BREAK_EVEN, trailed, trailing == 1, unrealised)
+            facts = Facts(*happened, reason, result + fee, equity, bust)
+            reward = published_reward(self.params, settings, facts, np)
+        return state, Outcome(reward, bust, ended & ~bust, reason, result)
+
+    def _order(
+        self, market: Market, settings: Settings, state: State, action: Ints, open_: Ints
+    ) -> tuple[State, Bools]:
+        """Executes the orders; which of them opened a position."""
+        rules, at = self.params.rules, (state.market, state.t)
+        close, atr64 = market.close[at], market.atr64[at]
+        opens = ((action == BUY) | (action == SELL)) & market.may_enter[at]
+        side = np.where(action == BUY, 1, -1).astype(np.int32)
+        slippage, tick = market.slippage[state.market], market.tick_cents[state.market]
+        entry = (open_ if rules.fill == "next_open" else close) + side * slippage
+        distance = np.maximum(1, (atr64 * _int(settings.stop_64) + 2048) // 4096)
+        distance = np.minimum(distance, np.maximum(1, _int(settings.stop_cap_cents) // tick))
+        contracts = np.where(opens, _int(settings.contracts), 0).astype(np.int32)
+        cost = contracts * _commission(market, settings, state)
+
+        moves = action == BREAK_EVEN
+        better = np.where(state.position > 0, np.maximum(state.stop, state.entry), np.minimum(state.stop, state.entry))
+        stop = np.where(moves, state.entry if rules.break_even == "sets" else better, state.stop)
+        profit = state.position * (close - state.entry)
+        trailing = np.where((action == TRAIL) & (profit > 0), 1, np.where(action == STOP_TRAILING, 0, state.trailing))
+        choose = lambda new, old: np.where(opens, new, old).astype(np.int32)
+        return state._replace(
+            position=choose(side, state.position),
+            contracts=choose(contracts, state.contracts),
+            entry=choose(entry, state.entry),
+            stop=choose(entry - side * distance, stop),
+            target=choose(entry + side * _int(settings.target_ratio) * distance, state.target),
+            entry_t=choose(state.t + 1, state.entry_t),
+            trailing=trailing.astype(np.int32),
+            break_even=state.break_even + moves,
+            balance=state.balance - cost,
+            commissions=state.commissions + cost,
+            slippages=state.slippages + contracts * slippage * tick,
+            trades=state.trades + opens,
+        ), opens
+
+    def _trail(self, market: Market, settings: Settings, state: State, t: Ints) -> State:
+        """Draws the stops that trail after the close of bar t."""
+        close = market.close[state.market, t]
+        distance = np.maximum(1, (market.atr64[state.market, t] * _int(settings.trail_64) + 2048) // 4096)
+        long, short = np.maximum(state.stop, close - distance), np.minimum(state.stop, close + distance)
+        stop = np.where(state.trailing == 1, np.where(state.position > 0, long, short), state.stop)
+        return state._replace(stop=stop.astype(np.int32))
+
+    def _touched(self, market: Market, state: State, open_: Ints, high: Ints, low: Ints) -> tuple[Ints, Ints]:
+        """Where and why the bar closes positions: (level, reason)."""
+        rules, side, stop, target = self.params.rules, state.position, state.stop, state.target
+        adverse, favourable = np.where(side > 0, low, high), np.where(side > 0, high, low)
+        stopped, reached = side * (adverse - stop) <= 0, side * (favourable - target) >= 0
+        if rules.intrabar == "pessimistic":
+            stop_first = np.ones_like(stopped)
+        elif rules.intrabar == "optimistic":
+            stop_first = np.zeros_like(stopped)
+        elif rules.intrabar == "nearest":
+            stop_first = np.abs(open_ - adverse) <= np.abs(open_ - favourable)
+        else:
+            stop_first = market.high_first[state.market, state.t] != (side > 0)
+        at_stop = stopped & (stop_first | ~reached)
+        named_stop = stopped & ~reached if rules.label == "target_first" else at_stop
+        reason = np.where(named_stop, STOP, np.where(stopped | reached, TARGET, NONE))
+        level = np.where(at_stop, stop, target)
+        if rules.gaps == "open":
+            beyond_stop, beyond_target = side * (open_ - stop) <= 0, side * (open_ - target) >= 0
+            level = np.where(beyond_stop | beyond_target, open_, level)
+            reason = np.where(beyond_stop, STOP, np.where(beyond_target, TARGET, reason))
+        return level, np.where(side != 0, reason, NONE).astype(np.int32)
+
+    def _close(
+        self, market: Market, settings: Settings, state: State, closes: Bools, price: Ints, slippage: Ints
+    ) -> tuple[State, Ints]:
+        """Closes positions; their results in cents, commissions of both sides included."""
+        worth = market.tick_cents[state.market] * state.contracts
+        gross = state.position * (price - state.entry) * worth - slippage * worth
+        sides = 2 if self.params.rules.commission == "three_sides" else 1
+        fee = _commission(market, settings, state) * state.contracts
+        result = gross - (sides + 1) * fee
+        add = lambda old, amount: np.where(closes, old + amount, old).astype(np.int32)
+        flat = ("position", "contracts", "entry", "stop", "target", "entry_t", "trailing", "break_even")
+        return state._replace(
+            **{name: np.where(closes, 0, getattr(state, name)).astype(np.int32) for name in flat},
+            balance=add(state.balance, gross - sides * fee),
+            commissions=add(state.commissions, sides * fee),
+            slippages=add(state.slippages, slippage * worth),
+            wins=add(state.wins, result > 0),
+            losses=add(state.losses, result <= 0),
+        ), np.where(closes, result, 0).astype(np.int32)
+
+
+def _int(value: int | np.ndarray) -> np.ndarray:
+    return np.asarray(value, np.int32)
+
+
+def _commission(market: Market, settings: Settings, state: State) -> Ints:
+    """Cents per contract and side."""
+    given = _int(settings.commission_cents)
+    return np.where(given < 0, market.commission_cents[state.market], given).astype(np.int32)
+
+
+def _open_result(market: Market, state: State, price: Ints) -> Ints:
+    """Cents that the open position would bring at this price, before costs."""
+    return state.position * (price - state.entry) * market.tick_cents[state.market] * state.contracts
