@@ -6,12 +6,15 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int32
 
+from .target import Target
+
 
 class Params(ABC):
     """Base of the frozen dataclasses that define environments.
 
     The fields are the environment's configuration, the class docstring is its full specification, and the properties
-    here are facts that follow from the fields.
+    here are facts that follow from the fields. A class of your own also says where its two environments are, in class
+    attributes: `numpy = "my_env:LineNumpy"` and `jax = "my_env:LineJax"`. docs/own_environment.md tells the story.
     """
 
     @property
@@ -48,6 +51,15 @@ class Params(ABC):
     def terminating(self) -> bool:
         """Whether every object may stop."""
         return True
+
+    def objects(self, most: int) -> Int32[np.ndarray, "objects d"] | None:
+        """All objects that may stop, where they can be listed without a walk over the states and are at most `most`."""
+        return None
+
+    @property
+    def target(self) -> Target | None:
+        """Exact draws from R / Z, where the form of the reward gives them (see target.py)."""
+        return None
 
 
 P = TypeVar("P", bound=Params)

@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int32
 from ...errors import UsageError
 from ..checks import at_least, positive
 from ..params import Params, countable
+from ..target import Target, products
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,7 @@ class GridParams(Params):
         """What a coordinate adds to the log-reward, for each of its values."""
         cell = -1 + 2 * np.arange(self.length) / (self.length - 1)
         return -((np.abs(cell) - self.mu) ** 2) / (2 * self.variance) - math.log(2 * math.pi * self.variance) / 2
+
+    @property
+    def target(self) -> Target:
+        return products(np.tile(np.exp(self.log_density), (1, self.n_dim, 1)))

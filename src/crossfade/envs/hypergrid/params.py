@@ -5,10 +5,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64, Int32
+from jaxtyping import Bool, Float64, Int32, Shaped
 
 from ..checks import at_least, not_negative, one_of, positive
 from ..params import Params, countable
+from ..target import Target, products
 
 USUAL = {
     "corners": (0.1, 0.5, 2.0),
@@ -118,3 +119,33 @@ class HypergridParams(Params):
         """The factor a coordinate brings to the cosine reward."""
         a = np.abs(np.arange(self.length) / (self.length - 1) - 0.5)
         return (np.cos(50 * a) + 1) * np.exp(-((5 * a) ** 2) / 2) / np.sqrt(2 * np.pi)
+
+    @property
+    def target(self) -> Target:
+        """Every landscape is a sum of products over the dimensions, none of them negative."""
+        r0, r1, r2 = self.constants
+        parts = [(r0, self._product(np.ones(self.length)))]
+        if self.reward == "cosine":
+            parts.append((r1, self._product(self.wave)))
+        else:
+            wide, inner, far = self.region >= 1, self.region >= 2, np.arange(self.length) == self.length - 2
+            apart = {
+                "corners": self._product(wide),
+                "deceptive": self._first(wide, ~wide, np.full(self.length, True)),
+                "sparse": self._first(wide & ~far, far, wide),
+            }
+            parts += [(r1, apart[self.reward]), (r2, self._product(inner))]
+        return products(np.concatenate([part * self._scale(r) for r, part in parts]))
+
+    def _product(self, factor: Shaped[np.ndarray, " length"]) -> Shaped[np.ndarray, "1 n_dim length"]:
+        """One product, with the same factor in every dimension."""
+        return np.tile(factor, (1, self.n_dim, 1))
+
+    def _first(self, before, there, after) -> Bool[np.ndarray, "n_dim n_dim length"]:
+        """Where some coordinate is `there`, told apart by which is the first: those before and after it are given."""
+        order = np.sign(np.arange(self.n_dim) - np.arange(self.n_dim)[:, None])
+        return np.stack([there, after, before])[order]
+
+    def _scale(self, r: float) -> Float64[np.ndarray, "n_dim 1"]:
+        """What multiplies a product by r."""
+        return np.array([[r]] + [[1.0]] * (self.n_dim - 1))

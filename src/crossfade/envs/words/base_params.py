@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int32
 
+from ..encoding_numpy import unravel
 from ..params import Params, countable
 
 Order = Literal["append", "prepend_append", "free"]
@@ -70,3 +71,8 @@ class WordsParams(Params):
     @property
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.full(self.n_words, -1, np.int32)
+
+    def objects(self, most: int) -> Int32[np.ndarray, "objects d"] | None:
+        if self.n_symbols**self.n_words > most:
+            return None
+        return unravel(np.arange(self.n_symbols**self.n_words), self.n_symbols, self.n_words)

@@ -9,7 +9,8 @@ from jaxtyping import Float64, Int32
 from ... import random
 from ...errors import UsageError
 from ..checks import at_least, not_negative, one_of, positive
-from . import landscape
+from ..target import Target, products, thinned
+from . import landscape, transfer
 from .base_params import ORDERS, Order, WordsParams
 
 BLOCKS = ("00000000", "11111111", "11110000", "00001111", "00111100")
@@ -88,6 +89,17 @@ class BitSequenceParams(WordsParams):
     def slope(self) -> float:
         """What one wrong bit takes from the log-reward."""
         return self.beta / self.n_bits if self.normalise else self.beta
+
+    @property
+    def target(self) -> Target:
+        """R is the largest of `n_modes` products over the words; their sum lies above it, `n_modes` times at most."""
+        factor = np.exp(-self.slope * np.moveaxis(self.distance, -1, 0))
+
+        def log_ratio(x: Int32[np.ndarray, "n d"]) -> Float64[np.ndarray, " n"]:
+            log_term = -self.slope * self.distance[np.arange(self.n_words), x].sum(-2)
+            return log_term.max(-1) - np.logaddexp.reduce(log_term, axis=-1)
+
+        return thinned(products(factor), log_ratio)
 
 
 @dataclass(frozen=True)
@@ -196,3 +208,7 @@ class IsingParams(WordsParams):
             neighbour = np.roll(spin, 1, axis)
             adjacent[spin, neighbour] = adjacent[neighbour, spin] = 1
         return self.coupling * adjacent
+
+    @property
+    def target(self) -> Target | None:
+        return transfer.spins(self.side, self.coupling, self.field) if self.side <= transfer.WIDEST else None
