@@ -1,4 +1,4 @@
-"""How a continuous policy acts, in torch. Twin: acting_jax.py."""
+"""How a policy acts in a continuous environment, given its noise, in torch. Twin: acting_jax.py."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -7,50 +7,26 @@ from torch import Tensor
 from ....envs.continuous_params import EDGE
 from . import density_torch
 from .batch import Kind, Noise
-from .policy_torch import Heads, Policy
-
-Action = tuple[Float[Tensor, "*b d"], Bool[Tensor, "*b"]]
-"""Ratios, which mean something only without a jump, and whether to jump."""
+from .policy_torch import Choice
 
 
 def choose(
     kind: Kind,
-    heads: Heads,
+    choice: Choice | None,
     can_move: Bool[Tensor, "*b"],
     can_jump: Bool[Tensor, "*b"],
     noise: Noise,
     epsilon: float,
-) -> Action:
-    """A draw from the heads; where `noise.explore` < epsilon ratios are uniform and a jump has the chance 1/2."""
-    random = noise.explore < epsilon
-    chance = torch.where(random, 0.5, heads.jump.sigmoid())
-    ratio = noise.ratio
-    if heads.raw is not None:
-        ratio = torch.where(random[..., None], ratio, density_torch.draw(kind, heads.raw, noise))
-    jump = torch.where(can_move & can_jump, noise.jump < chance, can_jump)
-    return ratio.clamp(EDGE, 1 - EDGE), jump
+) -> tuple[Float[Tensor, "*b d"], Bool[Tensor, "*b"]]:
+    """Ratios of a move, and whether to jump instead; a jump wherever no move is possible.
 
-
-@torch.no_grad()
-def act(
-    policy: Policy,
-    observation: Float[Tensor, "*b o"],
-    can_move: Bool[Tensor, "*b"],
-    can_jump: Bool[Tensor, "*b"],
-    noise: Noise,
-    epsilon: float,
-) -> Action:
-    """The policy's forward actions on observations."""
-    return choose(policy.kind, policy.forward_heads(observation), can_move, can_jump, noise, epsilon)
-
-
-@torch.no_grad()
-def act_back(
-    policy: Policy,
-    observation: Float[Tensor, "*b o"],
-    can_move: Bool[Tensor, "*b"],
-    can_jump: Bool[Tensor, "*b"],
-    noise: Noise,
-) -> Action:
-    """The policy's backward actions on observations."""
-    return choose(policy.kind, policy.backward_heads(observation), can_move, can_jump, noise, 0.0)
+    Where `explore` is below `epsilon`, and everywhere if there is no choice, ratios are uniform and a jump is as likely
+    as a move.
+    """
+    if choice is None:
+        ratio, jumps = noise.ratio, noise.jump < 0.5
+    else:
+        explores = noise.explore < epsilon
+        ratio = torch.where(explores[..., None], noise.ratio, density_torch.draw(kind, choice.raw, noise))
+        jumps = noise.jump < torch.where(explores, 0.5, choice.jump.sigmoid())
+    return ratio.clamp(EDGE, 1 - EDGE), ~can_move | (can_jump & jumps)

@@ -9,7 +9,7 @@ density.
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
@@ -55,42 +55,39 @@ def _log_beta(
 def _log_von_mises(
     a: Float[Tensor, "*b c"], b: Float[Tensor, "*b c"], ratio: Float[Tensor, "*b 1"]
 ) -> Float[Tensor, "*b c"]:
-    """Of the ratio: 2 pi times the density of the angle, exp(kappa cos(angle - a)) / (2 pi I0(kappa))."""
+    """kappa cos(angle) - log I0(kappa), less kappa on both sides: neither term grows with kappa."""
     kappa = _concentration(b)
-    return kappa * ((TURN * ratio - a).cos() - 1) - torch.special.i0e(kappa).log()  # i0e(k) = exp(-k) I0(k)
+    return -2 * kappa * ((TURN * ratio - a) / 2).sin().square() - torch.special.i0e(kappa).log()
 
 
 def _gamma(
     shape: Float[Tensor, "*b"], normal: Float[Tensor, "*b rounds"], uniform: Float[Tensor, "*b rounds"]
 ) -> Float[Tensor, "*b"]:
-    """Gamma variates of shape >= 1 by the method of Marsaglia and Tsang (2000): the first proposal accepted."""
+    """Gamma variates of shape >= 1 by the method of Marsaglia and Tsang (2000): d (1 + c z)^3."""
     d = (shape - 1 / 3)[..., None]
-    v = (1 + normal / (9 * d).sqrt()) ** 3
-    log_v = v.clamp(min=torch.finfo(v.dtype).tiny).log()
-    accepted = (v > 0) & (uniform.log() < normal.square() / 2 + d - d * v + d * log_v)
-    v = v.take_along_dim(_first(accepted)[..., None], -1)[..., 0]
-    return d[..., 0] * v.clamp(min=torch.finfo(v.dtype).tiny)
+    root = 1 + normal / (9 * d).sqrt()
+    v = root.where(root > 0, 1.0) ** 3
+    accepted = (root > 0) & (uniform.log() < normal.square() / 2 + d * (1 - v + v.log()))
+    return _first(d * v, accepted)
 
 
 def _angle(kappa: Float[Tensor, "*b"], uniform: Float[Tensor, "*b rounds 3"]) -> Float[Tensor, "*b"]:
-    """Von Mises angles around 0 by the method of Best and Fisher (1979): the first proposal accepted.
+    """Von Mises angles around 0 by the method of Best and Fisher (1979): wrapped Cauchy ones, accepted or not.
 
-    A proposal has the cosine f = (1 + r z) / (r + z); any r > 1 would do, this one is accepted most often.
+    Their r solves r^2 - 1 = r / kappa, hence their kappa (r - f) is r / (r + z) and the half-angle formula stands for
+    arccos(f): nothing cancels, however large or small kappa is.
     """
-    tau = 1 + (1 + 4 * kappa.square()).sqrt()
-    rho = 2 * kappa / (tau + (2 * tau).sqrt())  # the textbook's (tau - sqrt(2 tau)) / (2 kappa), without cancellation
-    r = ((1 + rho.square()) / (2 * rho))[..., None]
-    z = (math.pi * uniform[..., 0]).cos()
-    f = (1 + r * z) / (r + z)
-    c = kappa[..., None] * (r - f)
-    chance = uniform[..., 1]
-    accepted = (c * (2 - c) > chance) | ((c / chance).log() + 1 - c >= 0)
-    first = _first(accepted)[..., None]
-    angle = f.take_along_dim(first, -1)[..., 0].clamp(-1, 1).arccos()
-    return torch.where(uniform[..., 2].take_along_dim(first, -1)[..., 0] < 0.5, -angle, angle)
+    kappa = kappa[..., None]
+    r = (1 + (1 + 4 * kappa.square()).sqrt()) / (2 * kappa)
+    turn, coin, side = uniform.unbind(-1)
+    c = r / (r + (math.pi * turn).cos())
+    accepted = (c * (2 - c) > coin) | ((c / coin).log() + 1 - c >= 0)
+    angle = 2 * ((r / kappa).sqrt() / (r + 1) * (math.pi / 2 * turn).tan()).arctan()
+    return _first(torch.where(side < 0.5, -angle, angle), accepted)
 
 
-def _first(accepted: Tensor) -> Int[Tensor, "*b"]:
-    """Index of the first True along the last axis; the last index where there is none."""
+def _first(proposals: Float[Tensor, "*b rounds"], accepted: Bool[Tensor, "*b rounds"]) -> Float[Tensor, "*b"]:
+    """The first proposal that is accepted; the last where none is, which does not happen."""
     last = torch.arange(accepted.shape[-1], device=accepted.device) == accepted.shape[-1] - 1
-    return (accepted | last).to(torch.uint8).argmax(-1)
+    index = (accepted | last).to(torch.uint8).argmax(-1, keepdim=True)
+    return proposals.take_along_dim(index, -1)[..., 0]

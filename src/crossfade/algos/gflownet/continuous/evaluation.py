@@ -21,7 +21,7 @@ from ..exact_numpy import total_variation
 from ..noise_floor import total_variation_floor
 from .batch import Trajectories
 
-SAMPLES = 4096
+SAMPLES = 2048
 """Trajectories in each direction."""
 CELLS = 16
 """Cells along each of two dimensions of the histogram."""

@@ -16,7 +16,7 @@ from ..losses_torch import Terms
 from ..policy_torch import MASKED
 from . import density_torch, init
 from .batch import Batch, Kind, Options
-from .policy_torch import Heads, Policy
+from .policy_torch import Choice, Policy
 
 
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
@@ -47,17 +47,17 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.
 def terms(policy: Policy, batch: Batch) -> Terms:
     """The networks' log-densities along the trajectories; undoing stop is certain."""
     output = policy(batch.observation)
-    now, then = (lambda part: _rows(part, slice(None, -1))), (lambda part: _rows(part, slice(1, None)))
+    forward, back = _at(output.forward, slice(-1)), _at(output.backward, slice(1, None))
+    log_pf = _log_prob(policy.kind, forward, _at(batch.forward, slice(-1)), batch.ratio, batch.jump)
+    log_pb = _log_prob(policy.kind, back, _at(batch.backward, slice(1, None)), batch.ratio_back, batch.first)
     stop = batch.valid & batch.jump
-    log_pf = _log_prob(policy.kind, now(output.forward), now(batch.forward), batch.ratio, batch.jump)
-    log_pb = _log_prob(policy.kind, then(output.backward), then(batch.backward), batch.ratio_back, batch.first)
     return Terms(
         log_pf=log_pf.where(batch.valid, 0.0),
         log_pb=log_pb.where(batch.valid & ~stop, 0.0),
         log_flow=output.log_flow,
         log_reward=batch.log_reward[-1],
         log_reward_t=batch.log_reward,
-        stop_t=_log_jump(output.forward, batch.forward).masked_fill(~batch.forward.can_jump, MASKED),
+        stop_t=_log_jump(output.forward, batch.forward)[1].masked_fill(~batch.forward.can_jump, MASKED),
         valid=batch.valid,
         stop=stop,
     )
@@ -101,21 +101,23 @@ def log_z(policy: Policy, env: Any, config: GFlowNetConfig) -> float | None:
 
 def _log_prob(
     kind: Kind,
-    heads: Heads,
+    choice: Choice | None,
     options: Options,
     ratio: Float[Tensor, "steps batch d"],
     jump: Bool[Tensor, "steps batch"],
 ) -> Float[Tensor, "steps batch"]:
-    """log P(jump) where there was a jump, else log P(move) and the log-density of the move."""
-    density = 0.0 if heads.raw is None else density_torch.log_prob(kind, heads.raw, ratio)
-    log_move = _log_jump(heads._replace(jump=-heads.jump), options) + density - options.log_width
-    return torch.where(jump, _log_jump(heads, options), log_move)
+    """Log-density of each transition: of the jump where there was one, else of the move by these ratios."""
+    log_move, log_jump = _log_jump(choice, options)
+    log_ratio = 0.0 if choice is None else density_torch.log_prob(kind, choice.raw, ratio)
+    return torch.where(jump, log_jump, log_move + log_ratio - options.log_width)
 
 
-def _log_jump(heads: Heads, options: Options) -> Float[Tensor, "*nodes"]:
-    """log P(jump rather than move); certain where only one of the two is possible."""
-    return logsigmoid(heads.jump).where(options.can_move & options.can_jump, 0.0)
+def _log_jump(choice: Choice | None, options: Options) -> tuple[Float[Tensor, "*nodes"], Float[Tensor, "*nodes"]]:
+    """Log-probabilities of a move and of a jump: 0, which is certainty, unless both are possible."""
+    both = options.can_move & options.can_jump
+    logit = torch.zeros_like(options.log_width) if choice is None else choice.jump
+    return logsigmoid(-logit).where(both, 0.0), logsigmoid(logit).where(both, 0.0)
 
 
-def _rows(part: Any, rows: slice) -> Any:
-    return type(part)(*(None if array is None else array[rows] for array in part))
+def _at(tree: Any, index: slice) -> Any:
+    return None if tree is None else type(tree)(*(array[index] for array in tree))

@@ -11,18 +11,18 @@ from .batch import Kind
 from .init import n_outputs
 
 
-class Heads(NamedTuple):
-    """What the networks say about the moves from each node, in one direction."""
+class Choice(NamedTuple):
+    """What a head says of each node: how to move, and whether to jump instead."""
 
-    raw: Float[Tensor, "*nodes d c 3"] | None  # of the density of ratios; None: all are alike
-    jump: Float[Tensor, "*nodes"]  # logit of a jump, where both are possible
+    raw: Float[Tensor, "*nodes d c 3"]  # of the density of ratios, see density_torch.py
+    jump: Float[Tensor, "*nodes"]  # logit of a jump
 
 
 class PolicyOutput(NamedTuple):
     """What the networks say about each node."""
 
-    forward: Heads
-    backward: Heads
+    forward: Choice
+    backward: Choice | None  # None where P_B is fixed: every ratio uniform, a jump as likely as a move
     log_flow: Float[Tensor, "*nodes"]  # log F; zero where the policy has no flow head
 
 
@@ -56,26 +56,28 @@ class Policy(nn.Module):
         self.flow_head = nn.Linear(width, 1) if flow else None
         self.log_z = nn.Parameter(torch.zeros(z_dim))
 
-    def forward_heads(self, observation: Float[Tensor, "*nodes o"]) -> Heads:
+    def forward_choice(self, observation: Float[Tensor, "*nodes o"]) -> Choice:
         """P_F alone: all that acting needs."""
-        return self._heads(self.forward_head, _features(self.trunk, observation))
+        return self._choice(self.forward_head, _features(self.trunk, observation))
 
-    def backward_heads(self, observation: Float[Tensor, "*nodes o"]) -> Heads:
-        """P_B alone."""
-        trunk = self.trunk if self.backward_trunk is None else self.backward_trunk
-        return self._heads(self.backward_head, _features(trunk, observation))
+    def backward_choice(self, observation: Float[Tensor, "*nodes o"]) -> Choice | None:
+        """P_B alone: all that walking back needs."""
+        return self._backward(observation, _features(self.trunk, observation))
 
     def forward(self, observation: Float[Tensor, "*nodes o"]) -> PolicyOutput:
         h = _features(self.trunk, observation)
-        g = h if self.backward_trunk is None else _features(self.backward_trunk, observation)
         log_flow = h.new_zeros(h.shape[:-1]) if self.flow_head is None else self.flow_head(h).squeeze(-1)
-        return PolicyOutput(self._heads(self.forward_head, h), self._heads(self.backward_head, g), log_flow)
+        return PolicyOutput(self._choice(self.forward_head, h), self._backward(observation, h), log_flow)
 
-    def _heads(self, head: nn.Linear | None, h: Float[Tensor, "*nodes h"]) -> Heads:
-        if head is None:
-            return Heads(None, h.new_zeros(h.shape[:-1]))
+    def _backward(self, observation: Float[Tensor, "*nodes o"], h: Float[Tensor, "*nodes h"]) -> Choice | None:
+        if self.backward_head is None:
+            return None
+        own = h if self.backward_trunk is None else _features(self.backward_trunk, observation)
+        return self._choice(self.backward_head, own)
+
+    def _choice(self, head: nn.Linear, h: Float[Tensor, "*nodes h"]) -> Choice:
         numbers = head(h)
-        return Heads(numbers[..., :-1].unflatten(-1, self.shape), numbers[..., -1])
+        return Choice(numbers[..., :-1].unflatten(-1, self.shape), numbers[..., -1])
 
 
 def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes o"]) -> Float[Tensor, "*nodes h"]:

@@ -1,5 +1,6 @@
 """A continuous GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..evaluation import Evaluation
 from ..losses_torch import Terms
 from . import acting_torch, evaluation, host, init, learner_torch, noise_numpy
 from .batch import Batch, Noise, Trajectories
-from .policy_torch import Policy
+from .policy_torch import Choice, Policy
 
 
 class System:
@@ -49,22 +50,17 @@ class System:
     def collect_one_by_one(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """The same trajectories from a list of environments, as PyTorch code collects them today."""
         noise = self._noise(random.fold_in(self.key, step), self.config.batch_size)
-        trajectories = host.sample_one_by_one(self._act(policy, self.config.epsilon), self.env, noise)
+        trajectories = host.sample_one_by_one(self._act(policy.forward_choice, self.config.epsilon), self.env, noise)
         return host.to_batch(trajectories, self.env), buffer
 
     def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, epsilon: float = 0.0) -> Trajectories:
         """`n` trajectories, by default a batch of them, drawn with one key."""
         noise = self._noise(key, self.config.batch_size if n is None else n)
-        return host.sample(self._act(policy, epsilon), self.env, noise)
+        return host.sample(self._act(policy.forward_choice, epsilon), self.env, noise)
 
     def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
         """Trajectories that end with these points, built backwards."""
-
-        def act(state: State, moves: Moves, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
-            ratio, jump = acting_torch.act_back(policy, *self._inputs(state, moves, noise))
-            return ratio.numpy(), jump.numpy()
-
-        return host.sample_back(act, self.env, x, self._noise(key, len(x)))
+        return host.sample_back(self._act(policy.backward_choice), self.env, x, self._noise(key, len(x)))
 
     @torch.no_grad()
     def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
@@ -93,18 +89,23 @@ class System:
 
     def _noise(self, key: np.ndarray, n: int) -> Noise:
         params, config = self.env.params, self.config
-        kind = init.density(params)
-        return noise_numpy.draw(key, params.max_steps, n, params.n_dim, config.components, kind, config.dtype)
+        return noise_numpy.draw(
+            key, params.max_steps, n, params.n_dim, config.components, init.density(params), config.dtype
+        )
 
-    def _act(self, policy: Policy, epsilon: float) -> host.Act:
+    def _act(self, look: Callable[[Tensor], Choice | None], epsilon: float = 0.0) -> host.Act:
+        """Acts as one half of a policy says, forward_choice or backward_choice."""
+        kind = init.density(self.env.params)
+
+        @torch.no_grad()
         def act(state: State, moves: Moves, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
-            ratio, jump = acting_torch.act(policy, *self._inputs(state, moves, noise), epsilon)
+            observation, can_move, can_jump, noise = _tensors(
+                (self.env.observe(state), moves.can_move, moves.can_jump, noise)
+            )
+            ratio, jump = acting_torch.choose(kind, look(observation), can_move, can_jump, noise, epsilon)
             return ratio.numpy(), jump.numpy()
 
         return act
-
-    def _inputs(self, state: State, moves: Moves, noise: Noise) -> tuple[Tensor, Tensor, Tensor, Noise]:
-        return _tensors((self.env.observe(state), moves.can_move, moves.can_jump, noise))
 
 
 def _tensors(tree: Any) -> Any:
