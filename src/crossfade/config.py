@@ -9,8 +9,9 @@
 
     apply(Train(), ["env=ring", "env.size=8", "steps=1e3"])
 
-A field with choices is switched by name, which gives the choice's defaults; in YAML the name is the key `kind`. A union
-of dataclasses is such a field too, its names being the lower-case class names. All words are applied at once, so their
+A field with choices is switched by name, which gives the choice's defaults; in YAML the name is the key `kind`. Where
+the field allows it, a user's own class is named `module:Class`. A union of dataclasses is a field with choices too, its
+names being the lower-case class names. All words are applied at once, so their
 order does not matter and a config is validated (`__post_init__`) only in its final form. Precedence, lowest first:
 defaults, preset, file, words. No framework is imported here.
 """
@@ -50,7 +51,10 @@ class Row(NamedTuple):
 
 
 def choice(table: Choices | Callable[[], Choices], default: str) -> Any:
-    """A field that holds one of several dataclasses, named by `table`: name -> class, "module:Class" or None."""
+    """A field that holds one of several dataclasses, named by `table`: name -> class, "module:Class" or None.
+
+    It may also hold a frozen dataclass of the user's own, named by its place, "module:Class".
+    """
 
     def make() -> Any:
         cls = _load_choices(table)[default]
@@ -120,7 +124,8 @@ def describe(config: Any, prefix: str = "") -> list[Row]:
             rows.append(Row(key, type_name(spot.type), shown, doc))
             continue
         if spot.choices:
-            rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
+            names = [*spot.choices, *(["MODULE:CLASS"] if spot.open else [])]
+            rows.append(Row(key, " | ".join(names), spot.kind(key), doc))
         if spot.value not in (None, dataclasses.MISSING):
             rows += describe(spot.value, f"{key}.")
     return rows
@@ -139,6 +144,11 @@ class _Spot:
     choices: dict[str, Any]
 
     @property
+    def open(self) -> bool:
+        """Whether users may bring a choice of their own."""
+        return "choices" in self.field.metadata
+
+    @property
     def nested(self) -> bool:
         return bool(self.choices) or dataclasses.is_dataclass(self.type)
 
@@ -146,9 +156,12 @@ class _Spot:
         """The name of the present choice; empty while there is none."""
         if self.value is dataclasses.MISSING:
             return ""
+        present = None if self.value is None else type(self.value)
         for name, cls in self.choices.items():
-            if cls is (None if self.value is None else type(self.value)):
+            if cls is present:
                 return name
+        if self.open and present is not None:
+            return f"{present.__module__}:{present.__qualname__}"
         raise UsageError(f"{key}: expected one of {_listed(self.choices)}; got a {type(self.value).__name__}.")
 
 
@@ -186,9 +199,25 @@ def _load_choices(table: Any) -> dict[str, Any]:
     if len(set(loaded.values())) < len(loaded):
         raise UsageError(f"expected a class of its own for each choice, got one class under two names: {loaded}.")
     for name, cls in loaded.items():
-        if cls is not None and KIND in {field.name for field in dataclasses.fields(cls)}:
-            raise UsageError(f"choice {name!r}: a field named {KIND!r} clashes with the choice's own name; rename it.")
+        if cls is not None:
+            _check_fields(name, cls)
     return loaded
+
+
+def _load_own(name: str, key: str) -> type:
+    """The user's own class at `module:Class`."""
+    cls = load_attribute(name)
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise UsageError(f"{key}: expected {name} to be a class under @dataclass(frozen=True), got {cls!r}.")
+    if not cls.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
+        raise UsageError(f"{key}: {name} can be changed after it was made; write @dataclass(frozen=True) above it.")
+    _check_fields(name, cls)
+    return cls
+
+
+def _check_fields(name: str, cls: Any) -> None:
+    if KIND in {field.name for field in dataclasses.fields(cls)}:
+        raise UsageError(f"choice {name!r}: a field named {KIND!r} clashes with the choice's own name; rename it.")
 
 
 # Building a config from a tree of settings
@@ -229,14 +258,22 @@ def _nested(spot: _Spot, value: Any, key: str, text: bool) -> Any:
         if not spot.choices:
             fields = _listed(f"{key}.{n}" for n in _spots(spot.value))
             raise UsageError(f"{key} has no value of its own, got {name!r}; set its fields: {fields}.")
-        if name not in spot.choices:
-            known = f"{nearest(name, spot.choices)} Known: {_listed(spot.choices)}."
-            raise UsageError(f"{key}: unknown choice {name!r}.{known}")
-        base = spot.choices[name]
+        base = _chosen(spot, name, key)
     if base is dataclasses.MISSING or (base is None and tree):
         others = _listed(f"{key}={name}" for name, cls in spot.choices.items() if cls is not None)
         raise UsageError(f"{key}.{next(iter(tree), '')}: {key} is none and has no fields; choose one first: {others}.")
     return None if base is None else _build(base, tree, f"{key}.", text=text)
+
+
+def _chosen(spot: _Spot, name: str, key: str) -> Any:
+    if name in spot.choices:
+        return spot.choices[name]
+    if spot.open and ":" in name:
+        return _load_own(name, key)
+    own = f" A class of your own is named by its place: {key}=my_module:MyClass." if spot.open else ""
+    raise UsageError(
+        f"{key}: unknown choice {name!r}.{nearest(name, spot.choices)} Known: {_listed(spot.choices)}.{own}"
+    )
 
 
 def _tree_of_words(words: Iterable[str]) -> Tree:

@@ -1,4 +1,4 @@
-"""Is everything here that crossfade needs, and do the user's own two models match?"""
+"""Is everything here that crossfade needs, do the user's own two models match, does their environment keep its word?"""
 
 import importlib.metadata
 import platform
@@ -67,6 +67,47 @@ def print_environment(found: dict[str, Any]) -> int:
     for extra in found["missing_extras"]:
         print(f"missing extra          {extra}: pip install 'crossfade[{extra}]'")
     return 1 if {"torch", "jax"} & set(found["missing_extras"]) else 0
+
+
+def sort(targets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Of what the user names: the environments by name, and all the rest, which are models."""
+    from .envs.params import Params
+    from .envs.registry import ALL, params_class
+    from .loading import load_attribute
+
+    environments = {}
+    for target in targets:
+        value = params_class(target) if target in ALL else load_attribute(target)
+        if isinstance(value, type) and issubclass(value, Params):
+            value = value()
+        if isinstance(value, Params):
+            environments[target] = value
+    return environments, tuple(target for target in targets if target not in environments)
+
+
+def examine_environment(params: Any) -> dict[str, Any]:
+    """The sizes of an environment, and every promise it breaks, in words."""
+    from .envs import conformance
+    from .envs.registry import make
+
+    sizes = ("n_actions", "n_parents", "max_steps", "observation_dim", "n_states")
+    problems = conformance.check(make(params, "numpy"), make(params, "jax"))
+    return {"params": str(params), **{size: getattr(params, size) for size in sizes}, "problems": problems}
+
+
+def print_environments(found: dict[str, dict[str, Any]]) -> None:
+    """What `examine_environment` found, environment by environment."""
+    for report in found.values():
+        states = "states not numbered" if report["n_states"] is None else f"{report['n_states']} states"
+        print(report["params"])
+        print(
+            f"  {report['n_actions']} actions, {report['n_parents']} backward actions, trajectories of at most "
+            f"{report['max_steps']} steps, {states}"
+        )
+        for problem in report["problems"]:
+            print(f"  BROKEN  {problem}")
+        if not report["problems"]:
+            print("  well: both twins keep the protocol, and they are equal")
 
 
 def examine(

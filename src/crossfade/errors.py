@@ -32,6 +32,10 @@ class CheckpointError(CrossfadeError):
     """A checkpoint is damaged, hostile, of another schema, or does not fit the model."""
 
 
+class RewardError(CrossfadeError):
+    """An object has a reward that is not a finite number above 0, or training left the finite numbers."""
+
+
 class DifferentError(CrossfadeError):
     """A proof of parity failed."""
 

@@ -19,7 +19,9 @@ def load_attribute(target: str, kind: type | tuple[type, ...] | None = None) -> 
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise  # the user's module exists, but something it imports does not
-        raise UsageError(f"no module named {error.name!r} here or installed (from {target!r}).") from error
+        raise UsageError(
+            f"no module named {error.name!r} here or installed (from {target!r}). Run this in the folder that holds it."
+        ) from error
     for name in attribute.split("."):
         if not hasattr(value, name):
             raise UsageError(f"{module_name!r} has no attribute {name!r}.{nearest(name, dir(value))}")

@@ -100,7 +100,7 @@ GOOD = list(zip(SEQUENCES, VALUES, strict=True))
     [
         (GOOD[:3] + GOOD[5:], "2 are missing and 0 stand there more than once, the first such is abb"),
         (GOOD + GOOD[:1], "0 are missing and 1 stand there more than once, the first such is aaa"),
-        (GOOD[:-1] + [("bbb", "nan")], "every value must be finite, got nan for bbb"),
+        (GOOD[:-1] + [("bbb", "nan")], "every value must be finite and at least 0, got nan for bbb"),
         (GOOD[:-1] + [("bbc", 1.0)], "line 9: expected a sequence of 3 letters out of ab"),
         (GOOD[:-1] + [("bbb", "high")], "line 9: expected"),
         (GOOD[:-1] + [("bb", 1.0)], "line 9: expected"),

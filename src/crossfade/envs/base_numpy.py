@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 
 from ..errors import UsageError
 from .params import P
+from .rewards import check_reward
 
 if TYPE_CHECKING:
     Array = np.ndarray
@@ -107,7 +108,9 @@ class Env(ABC, Generic[P]):
 
     def log_reward(self, state: State) -> Float[Array, "*batch"]:
         """log R(x) in float64, done or not. Where x may not stop it is the extension that the class documents."""
-        return self.log_r(state.x)
+        value = self.log_r(state.x)
+        check_reward(self, state.x, value)
+        return value
 
     def index(self, state: State) -> Int[Array, "*batch"]:
         """The number of x among the `n_states` objects."""

@@ -1,7 +1,8 @@
 """Does an environment keep the protocol, and is its JAX twin equal to it? For our environments and for the user's own.
 
-`check(env, jax_env)` answers with a list of sentences, empty when all is well. It asks the environments about all their
-states, or, where there are too many, about those that random walks visit; a single wrong mask bit is noticed.
+`check(env, jax_env)` answers with a list of sentences, empty when all is well. It first asks every hook for the shape
+and type of its answer (hooks.py), then the environments about all their states, or, where there are too many, about
+those that random walks visit; a single wrong mask bit is noticed.
 """
 
 from collections.abc import Iterator
@@ -9,25 +10,56 @@ from typing import Any
 
 import numpy as np
 
-MOST_STATES = 5_000
+from . import hooks
+from .rewards import MOST_STATES
+
 FAST_COMPILE = {"xla_backend_optimization_level": "0", "xla_llvm_disable_expensive_passes": "True"}
 
 
 def check(env: Any, jax_env: Any = None, seed: int = 0) -> list[str]:
     """What is wrong with a (NumPy) environment and with its JAX twin, in words."""
-    visited, back = walk(env, *_noise(env, seed))
+    problems = hooks.numpy_problems(env)
+    if jax_env is not None:
+        problems += [f"jax: {problem}" for problem in hooks.jax_problems(jax_env)]
+    if problems:
+        return problems  # what else is wrong would be told in riddles
+    try:
+        visited = [] if _few(env) else walk(env, *noise(env, seed))[0]
+        states = states_of(env, visited)
+        ours = facts(env, states, np)
+    except Exception as error:  # whatever the user's own hooks raise
+        return [hooks.raised(env, error) + _first_to_raise(env)]
+    problems = failures(env, ours)
+    if jax_env is not None:
+        theirs = jax_facts(jax_env, states)
+        problems += [f"jax: {problem}" for problem in failures(jax_env, theirs)] + differences(ours, theirs)
+    return problems or walks(env, seed)
+
+
+def walks(env: Any, seed: int) -> list[str]:
+    """Whether random walks, half of which stop only when they must, end and find back in time."""
+    visited, back = walk(env, *noise(env, seed))
     problems = []
     if not visited[-1].done.all():
         problems.append(f"walks end within max_steps={env.max_steps}: not so")
     if not (back[-1].x == env.params.source).all():
         problems.append(f"walks back reach the source within max_steps={env.max_steps}: not so")
-    states = states_of(env, visited)
-    ours = facts(env, states, np)
-    problems += failures(env, ours)
-    if jax_env is not None:
-        theirs = jax_facts(jax_env, states)
-        problems += [f"jax: {problem}" for problem in failures(jax_env, theirs)] + differences(ours, theirs)
     return problems
+
+
+def _few(env: Any) -> bool:
+    return env.n_states is not None and env.n_states <= MOST_STATES
+
+
+def _first_to_raise(env: Any) -> str:
+    """The first state about which the environment cannot be asked."""
+    for index in range(env.n_states if _few(env) else 0):
+        try:
+            state = env.state(np.array([index]))
+            facts(env, state, np)
+        except Exception:
+            return f"; the first state it happens at is number {index}"
+    return ""
 
 
 def walk(env: Any, noise: Any, backward_noise: Any) -> tuple[list[Any], list[Any]]:
@@ -46,7 +78,7 @@ def walk(env: Any, noise: Any, backward_noise: Any) -> tuple[list[Any], list[Any
 
 def states_of(env: Any, visited: list[Any]) -> Any:
     """All states, not done, if there are not too many; else the visited ones."""
-    if env.n_states is not None and env.n_states <= MOST_STATES:
+    if _few(env):
         return env.state(np.arange(env.n_states))
     x = np.unique(np.concatenate([state.x for state in visited]), axis=0)
     return type(visited[0])(x, np.zeros(len(x), bool))
@@ -73,7 +105,7 @@ def facts(env: Any, states: Any, xp: Any) -> dict[str, Any]:
         "backward_mask": backward_mask,
         "observation": env.observe(states),
         "observation64": env.observe(states, xp.float64),
-        "log_reward": env.log_reward(states),
+        "log_reward": _log_reward(env, states, xp),
         "child": child,
         "undo": undo,
         "child_backward_mask": env.backward_mask(child),
@@ -89,14 +121,15 @@ def facts(env: Any, states: Any, xp: Any) -> dict[str, Any]:
         "done_stepped": env.step(_repeat(ended, env.n_actions), actions),
         "done_undone": env.unstep(ended, undo[:, -1]),
         "done_redo": env.action_of(ended, undo[:, -1]),
-        "done_log_reward": env.log_reward(ended),
+        "done_log_reward": _log_reward(env, ended, xp),
         "source_undone": env.unstep(env.reset((env.n_parents,)), parents[0]),
     }
     if env.n_states is not None:
         found["index"] = env.index(states)
         found["decoded"] = env.state(found["index"])
-        found["child_decoded"] = env.state(env.index(child))
-        found["parent_decoded"] = env.state(env.index(parent))
+        for way, state in (("child", child), ("parent", parent)):
+            found[f"{way}_index"] = env.index(state)
+            found[f"{way}_decoded"] = env.state(found[f"{way}_index"])
     return found
 
 
@@ -173,7 +206,22 @@ def claims(env: Any, f: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
         yield "indices are distinct", everywhere & (len(np.unique(f["index"])) == n)
         yield "state(index(s)) is s", (f["decoded"].x == states.x).all(-1)
         for way, mask in (("child", f["forward_mask"]), ("parent", backward)):
-            yield f"every {way} has an index", ((f[f"{way}_decoded"].x == f[way].x).all(-1) | ~mask).all(-1)
+            known = (f[f"{way}_index"] >= 0) & (f[f"{way}_index"] < env.n_states)
+            same = (f[f"{way}_decoded"].x == f[way].x).all(-1)
+            yield f"every {way} has an index", ((known & same) | ~mask).all(-1)
+        if n == env.n_states:
+            yield from _ways(env, f, is_source)
+
+
+def _ways(env: Any, f: dict[str, Any], is_source: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Where all ways from the source lead, for environments asked about every state."""
+    moves, standing, seen = f["forward_mask"][:, :-1], is_source, is_source
+    for _ in range(env.max_steps):
+        children = f["child_index"][:, :-1][standing[:, None] & moves]
+        standing = np.isin(np.arange(env.n_states), children)
+        seen = seen | standing
+    yield f"no way is longer than max_steps={env.max_steps}, stop included", ~standing
+    yield "every state can be reached from the source", seen | standing.any()
 
 
 def failures(env: Any, found: dict[str, Any]) -> list[str]:
@@ -199,10 +247,18 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
     return found
 
 
-def _noise(env: Any, seed: int, walks: int = 8) -> tuple[np.ndarray, np.ndarray]:
+def noise(env: Any, seed: int, walks: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """For `walk`; every other walk stops only when nothing else is left to do."""
     rng = np.random.default_rng(seed)
     shape = (env.max_steps, walks)
-    return rng.uniform(size=(*shape, env.n_actions)), rng.uniform(size=(*shape, env.n_parents))
+    forward, backward = rng.uniform(size=(*shape, env.n_actions)), rng.uniform(size=(*shape, env.n_parents))
+    forward[:, ::2, -1] *= 1e-9
+    return forward, backward
+
+
+def _log_reward(env: Any, states: Any, xp: Any) -> Any:
+    """As the hook gives it: the NumPy environment itself raises where it is not finite."""
+    return env.log_r(states.x) if xp is np else env.log_reward(states)
 
 
 def _repeat(state: Any, k: int) -> Any:

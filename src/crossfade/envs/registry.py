@@ -1,10 +1,10 @@
 """The environments by name: strings only, so that listing them imports no framework."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from ..errors import UsageError, nearest
+from ..loading import load_attribute
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,32 @@ ALL = ENVS | CONTINUOUS
 
 
 def params_class(name: str) -> type:
-    """The params dataclass of the named environment."""
-    return _load(_entry(name), "params", f"{_entry(name).name}Params")
+    """The params dataclass of the named environment; of one's own, named `module:Class`."""
+    return load_attribute(name if ":" in name else _place(_entry(name), "params", "Params"))
 
 
 def make(params: Any, framework: str) -> Any:
-    """The environment these params describe, in the given framework: "numpy" or "jax"."""
+    """The environment these params describe, in the given framework: "numpy" or "jax".
+
+    A user's own params say where their twins are: `numpy = "my_env:LineNumpy"` and `jax = "my_env:LineJax"`, attributes
+    of the class and not fields.
+    """
     if framework not in ("numpy", "jax"):
         raise UsageError(f"unknown framework {framework!r} for an environment: 'numpy' or 'jax' expected.")
-    for name, entry in ALL.items():
-        if type(params).__name__ == f"{entry.name}Params" and type(params) is params_class(name):
-            return _load(entry, f"{entry.stem}_{framework}", entry.name)(params)
+    return load_attribute(_twin(type(params), framework))(params)
+
+
+def _twin(cls: type, framework: str) -> str:
+    """The place of a twin: as the params class says, or as registered."""
+    if isinstance(own := getattr(cls, framework, None), str):
+        return own
+    for entry in ALL.values():
+        if f"{cls.__module__}:{cls.__qualname__}" == _place(entry, "params", "Params"):
+            return _place(entry, f"{entry.stem}_{framework}")
     raise UsageError(
-        f"no environment is registered for params of type {type(params).__name__}. Expected one of "
-        f"{', '.join(f'{entry.name}Params' for entry in ALL.values())}; your own class can be used directly."
+        f"no environment is registered for params of type {cls.__name__}. Expected one of "
+        f"{', '.join(f'{entry.name}Params' for entry in ALL.values())}; your own class says where its twins are: "
+        f'{framework} = "my_module:MyClass".'
     )
 
 
@@ -67,5 +79,5 @@ def _entry(name: str) -> Entry:
     return ALL[name]
 
 
-def _load(entry: Entry, module: str, attribute: str) -> Any:
-    return getattr(import_module(f"{__package__}.{entry.package}.{module}"), attribute)
+def _place(entry: Entry, module: str, suffix: str = "") -> str:
+    return f"{__package__}.{entry.package}.{module}:{entry.name}{suffix}"

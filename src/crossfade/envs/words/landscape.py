@@ -34,10 +34,13 @@ def read(file: str, letters: str, length: int) -> Float64[np.ndarray, " sequence
     if path.suffix not in (".csv", ".npz"):
         raise UsageError(f"a landscape file ends with .csv or .npz, got {path.name}.")
     sequence, value = (_read_csv if path.suffix == ".csv" else _read_npz)(path, letters, length)
-    if not np.isfinite(value).all():
-        where = int(np.flatnonzero(~np.isfinite(value))[0])
+    good = np.isfinite(value) & (value >= 0)
+    if not good.all():
+        where = int(np.argmin(good))
         raise UsageError(
-            f"{path.name}: every value must be finite, got {value[where]} for {_spell(sequence[where], letters)}."
+            f"{path.name}: every value must be finite and at least 0, got {value[where]} for "
+            f"{_spell(sequence[where], letters)} ({(~good).sum()} such of {len(value)} rows). Rewards are powers of "
+            f"the values: shift negative ones, or take their exponential."
         )
     number = sequence @ len(letters) ** np.arange(length - 1, -1, -1)
     count = np.bincount(number, minlength=len(letters) ** length)

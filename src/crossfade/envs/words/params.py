@@ -110,7 +110,8 @@ class SequenceParams(WordsParams):
         pairwise couplings drawn from N(0, 1) and N(0, coupling^2), the sum over a sequence mapped linearly so that the
         worst has y = 0 and the best y = 1. An unfinished sequence has R = 1 (log R = 0) where a loss asks for it.
     File: CSV with rows `sequence,value` (a header row is allowed), sequences spelt in `letters`; or NPZ with arrays
-        `sequence` (rows of letter numbers, from 0) and `value`. Every sequence must be there exactly once.
+        `sequence` (rows of letter numbers, from 0) and `value`. Every sequence must be there exactly once, no value
+        below 0.
     State, actions and the rest: see `WordsParams`, with n_words = length and n_symbols = the number of letters.
     TFBind8 has this shape (the defaults); QM9's is letters="abcdefghijk", length=5, order=prepend_append, exponent=5,
     scale=100.
@@ -165,7 +166,8 @@ class SequenceParams(WordsParams):
             y = landscape.synthetic(self.length, self.n_symbols, self.coupling, self.seed)
         else:
             y = landscape.read(self.file, self.letters, self.length)
-        return np.log(np.maximum(self.floor, self.scale * np.maximum(y, 0) ** self.exponent))
+        with np.errstate(divide="ignore"):  # y = 0 gets the floor
+            return np.maximum(np.log(self.floor), np.log(self.scale) + self.exponent * np.log(y))
 
 
 @dataclass(frozen=True)
