@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 
 from ...envs.base_numpy import State
-from . import nodes_numpy
+from ...random import random_numpy as random
+from . import backward_numpy, nodes_numpy, noise_numpy, replay_numpy
 from .batch import Batch, Noise, Trajectories
+from .config import GFlowNetConfig
+from .replay_numpy import Replay
 
 Act = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+Undo = Callable[[Any, np.ndarray], np.ndarray]
 
 
 def sample(choose: Act, env: Any, noise: Noise) -> Trajectories:
@@ -36,10 +40,77 @@ def sample(choose: Act, env: Any, noise: Noise) -> Trajectories:
     return Trajectories(x, action, parent, valid)
 
 
-def to_batch(trajectories: Trajectories, env: Any, execution: str, table: Batch | None, parents: bool) -> Batch:
+def mix(
+    undo: Undo,
+    env: Any,
+    forward: Trajectories,
+    buffer: Replay | None,
+    objects: np.ndarray | None,
+    key: np.ndarray,
+    config: GFlowNetConfig,
+    dtype: str,
+) -> tuple[Trajectories, Replay | None]:
+    """The trajectories of an iteration: those sampled forward, then from given objects, then from the best ones found.
+
+    The buffer sees the new objects first, so it is never empty. `undo(state, gumbel)` gives backward actions, and `key`
+    is that of the iteration.
+    """
+    if buffer is not None:
+        found = forward.x[-1]
+        buffer = replay_numpy.add(buffer, found, env.log_reward(State(found, np.ones(len(found), bool))))
+    if buffer is None and objects is None:
+        return forward, buffer
+    weighted = config.replay_sampling == "weighted"
+    noise = noise_numpy.draw_back(
+        random.fold_in(key, 2),  # forward noise comes from split(key), which is fold_in by 0 and by 1
+        env.max_steps,
+        config.data_batch,
+        config.replay_batch,
+        config.replay_capacity if weighted else 0,
+        env.n_parents,
+        dtype,
+    )
+    ends = []
+    if objects is not None:
+        row = np.floor(noise.data * noise.data.dtype.type(len(objects))).astype(np.int64)
+        ends.append(objects[np.minimum(row, len(objects) - 1)])
+    if buffer is not None:
+        ends.append(replay_numpy.pick(buffer, noise.pick, noise.pick_gumbel, weighted))
+    return join(forward, backward_numpy.sample_back(undo, env, np.concatenate(ends), noise.gumbel)), buffer
+
+
+def join(*parts: Trajectories) -> Trajectories:
+    """Trajectories side by side, padded to the longest: an object stays, the last action is repeated, none is valid."""
+    steps = max(len(part.valid) for part in parts)
+
+    def padded(array: np.ndarray, length: int) -> np.ndarray:
+        return np.concatenate([array, np.repeat(array[-1:], length - len(array), axis=0)])
+
+    return Trajectories(
+        x=np.concatenate([padded(part.x, steps + 1) for part in parts], axis=1),
+        action=np.concatenate([padded(part.action, steps) for part in parts], axis=1),
+        parent=np.concatenate([padded(part.parent, steps) for part in parts], axis=1),
+        valid=np.concatenate([np.pad(part.valid, ((0, steps - len(part.valid)), (0, 0))) for part in parts], axis=1),
+    )
+
+
+def cut(trajectories: Trajectories) -> Trajectories:
+    """Without the steps at the end that are padding in every trajectory."""
+    steps = int(trajectories.valid.any(1).sum())
+    return Trajectories(trajectories.x[: steps + 1], *(array[:steps] for array in trajectories[1:]))
+
+
+def to_batch(
+    trajectories: Trajectories,
+    env: Any,
+    execution: str,
+    table: Batch | None,
+    parents: bool,
+    log_paths: nodes_numpy.LogPaths | None = None,
+) -> Batch:
     """Trajectories over the nodes that the execution asks for; their number is the same for every batch."""
     if table is not None:
         return nodes_numpy.at_table(trajectories, env, table)
     if execution == "unique":
-        return nodes_numpy.unique(trajectories, env, trajectories.x[..., 0].size, parents)
-    return nodes_numpy.dense(trajectories, env, parents)
+        return nodes_numpy.unique(trajectories, env, trajectories.x[..., 0].size, parents, log_paths)
+    return nodes_numpy.dense(trajectories, env, parents, log_paths)

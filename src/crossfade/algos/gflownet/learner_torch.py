@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim.lr_scheduler import StepLR
 
+from ...errors import UsageError
 from . import losses_torch, nodes_numpy
 from .batch import Batch
 from .config import GFlowNetConfig, needs_flow
@@ -18,15 +19,22 @@ from .tensors import to_tensors
 
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
     """The policy for an environment, holding these parameters in the config's precision."""
+    logits = config.backward_logits or (0.0,) * env.n_parents
+    if len(logits) != env.n_parents:
+        raise UsageError(
+            f"backward_logits: expected {env.n_parents}, one for each backward action of {env}, got {len(logits)}."
+        )
     policy = Policy(
         env.observation_dim,
         env.n_actions,
         env.n_parents,
         hidden=config.hidden,
         layers=config.layers,
-        backward=config.backward,
+        backward="learned" if config.legacy_untied_trunk else config.backward,
         flow=needs_flow(config.loss),
         z_dim=config.z_dim,
+        backward_logits=logits,
+        undo_stop=config.legacy_finished_mask,
     ).to(getattr(torch, config.dtype))
     policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
     return policy
@@ -47,11 +55,18 @@ def update(
     value, info = losses_torch.loss(policy, batch, config)
     # A head that a loss does not read still gets a gradient, of zeros: otherwise torch would leave it out of the step
     # while optax moves every parameter on.
-    optimizer.zero_grad(set_to_none=False)
+    for parameter in policy.parameters():
+        parameter.grad = torch.zeros_like(parameter)
     value.backward()
+    twice = list(policy.trunk.parameters()) if config.legacy_double_step else []
     if config.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], config.clip_norm)
+        torch.nn.utils.clip_grad_norm_([*optimizer.param_groups[0]["params"], *twice], config.clip_norm)
     optimizer.step()
+    if twice:  # what Adam does to a parameter that stands in its list twice
+        for name, parameter in policy.named_parameters():
+            if not name.startswith("trunk."):
+                parameter.grad = None
+        optimizer.step()
     scheduler.step()
     return {name: quantity.detach() for name, quantity in info.items()}
 

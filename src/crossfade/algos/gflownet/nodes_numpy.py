@@ -1,24 +1,29 @@
 """Which states become nodes, in NumPy. Twin: nodes_jax.py. What a node is, batch.py says.
 
-With `parents`, which flow matching needs, each node also points to its parents' nodes.
+With `parents`, which flow matching needs, each node also points to its parents' nodes. With `log_paths`, which counts
+the ways from the source to an object, each node has the maximum-entropy P_B.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...envs.base_numpy import State
 from ...errors import UsageError
+from . import backward_numpy
 from .batch import Batch, Trajectories
 
+LogPaths = Callable[[np.ndarray], np.ndarray]
 
-def table(env: Any, parents: bool = False) -> Batch:
+
+def table(env: Any, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
     """Every state of the environment as a node, and no trajectories yet: made once, used by `at_table`."""
     x = env.state(np.arange(env.n_states)).x
-    nodes = _nodes(env, x)
+    nodes = _nodes(env, x, log_paths)
     if not parents:
         return nodes
-    before, action = _parents(env, x)
+    before, action = backward_numpy.parents(env, x)
     return nodes._replace(parent_node=env.index(_open(before)), parent_action=action)
 
 
@@ -27,14 +32,16 @@ def at_table(trajectories: Trajectories, env: Any, table: Batch) -> Batch:
     return _placed(table, env.index(_open(trajectories.x)), trajectories)
 
 
-def dense(trajectories: Trajectories, env: Any, parents: bool = False) -> Batch:
+def dense(trajectories: Trajectories, env: Any, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
     """One node per visited state, padding included."""
     x = trajectories.x.reshape(-1, trajectories.x.shape[-1])
     node = np.arange(len(x)).reshape(trajectories.x.shape[:-1])
-    return _placed(_with_parents(env, x, parents), node, trajectories)
+    return _placed(_with_parents(env, x, parents, log_paths), node, trajectories)
 
 
-def unique(trajectories: Trajectories, env: Any, capacity: int, parents: bool = False) -> Batch:
+def unique(
+    trajectories: Trajectories, env: Any, capacity: int, parents: bool = False, log_paths: LogPaths | None = None
+) -> Batch:
     """One node per distinct visited state, filled up with copies of the source to `capacity` nodes.
 
     The fixed number keeps compiled programs from being compiled anew for every batch.
@@ -47,7 +54,7 @@ def unique(trajectories: Trajectories, env: Any, capacity: int, parents: bool = 
             f"execution=dense."
         )
     filler = np.broadcast_to(env.reset().x, (capacity - len(distinct), x.shape[-1]))
-    nodes = _with_parents(env, np.concatenate([distinct, filler]), parents)
+    nodes = _with_parents(env, np.concatenate([distinct, filler]), parents, log_paths)
     return _placed(nodes, node.reshape(trajectories.x.shape[:-1]), trajectories)
 
 
@@ -55,7 +62,7 @@ def _open(x: np.ndarray) -> State:
     return State(x, np.zeros(x.shape[:-1], bool))
 
 
-def _nodes(env: Any, x: np.ndarray) -> Batch:
+def _nodes(env: Any, x: np.ndarray, log_paths: LogPaths | None) -> Batch:
     state = _open(x)
     return Batch(
         observation=env.observe(state),
@@ -66,24 +73,16 @@ def _nodes(env: Any, x: np.ndarray) -> Batch:
         action=None,
         parent=None,
         valid=None,
+        log_pb=None if log_paths is None else backward_numpy.max_entropy(env, x, log_paths),
     )
 
 
-def _parents(env: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The object before each backward action (anything where that is not valid), and the action that redoes it."""
-    slots = np.broadcast_to(np.arange(env.n_parents), (len(x), env.n_parents))
-    state = _open(np.broadcast_to(x[:, None], (*slots.shape, x.shape[-1])))
-    valid = env.backward_mask(_open(x))
-    before = np.where(valid[..., None], env.unstep(state, slots).x, env.reset().x)
-    return before, np.where(valid, env.action_of(state, slots), 0)
-
-
-def _with_parents(env: Any, x: np.ndarray, parents: bool) -> Batch:
+def _with_parents(env: Any, x: np.ndarray, parents: bool, log_paths: LogPaths | None) -> Batch:
     """Nodes for x; with `parents`, followed by nodes for the parents of each."""
     if not parents:
-        return _nodes(env, x)
-    before, action = _parents(env, x)
-    nodes = _nodes(env, np.concatenate([x, before.reshape(-1, x.shape[-1])]))
+        return _nodes(env, x, log_paths)
+    before, action = backward_numpy.parents(env, x)
+    nodes = _nodes(env, np.concatenate([x, before.reshape(-1, x.shape[-1])]), log_paths)
     extra = np.zeros((action.size, env.n_parents), action.dtype)
     place = len(x) + np.arange(action.size).reshape(action.shape)
     return nodes._replace(parent_node=np.concatenate([place, extra]), parent_action=np.concatenate([action, extra]))

@@ -22,7 +22,7 @@ class State(NamedTuple):
     params: Tensors
     exp_avg: Tensors
     exp_avg_sq: Tensors
-    step: Tensor  # of float64: bias corrections are powers of it
+    step: Tensor  # updates made; of float64: bias corrections are powers of it
 
 
 class _Loss(torch.nn.Module):
@@ -41,8 +41,20 @@ def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
     params = {name: p.detach().clone() for name, p in policy.named_parameters()}
     slots = {name: optimizer.state.get(p, {}) for name, p in policy.named_parameters()}
     moment = lambda slot: {n: slots[n][slot].clone() if slots[n] else torch.zeros_like(p) for n, p in params.items()}
-    step = next((s["step"] for s in slots.values() if s), torch.zeros(()))
+    step = slots["log_z"].get("step", torch.zeros(()))
     return State(params, moment("exp_avg"), moment("exp_avg_sq"), step.double())
+
+
+def moments(state: State, config: GFlowNetConfig) -> dict[str, Tensors]:
+    """What torch's Adam would hold for each parameter."""
+    return {
+        name: {
+            "step": (state.step * _times(name, config)).float(),
+            "exp_avg": state.exp_avg[name],
+            "exp_avg_sq": state.exp_avg_sq[name],
+        }
+        for name in state.params
+    }
 
 
 def make_update(policy: Policy, config: GFlowNetConfig) -> Callable[[State, Batch], tuple[State, dict[str, Tensor]]]:
@@ -55,19 +67,26 @@ def make_update(policy: Policy, config: GFlowNetConfig) -> Callable[[State, Batc
     def update(state: State, batch: Batch) -> tuple[State, dict[str, Tensor]]:
         grads, (_, info) = grad_and_value(loss, has_aux=True)(state.params, batch)
         if config.clip_norm is not None:
-            norm = torch.stack([g.square().sum() for name, g in grads.items() if name != "log_z"]).sum().sqrt()
-            factor = (config.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-            grads = {name: g if name == "log_z" else g * factor for name, g in grads.items()}
+            squares = [g.square().sum() * _times(name, config) for name, g in grads.items() if name != "log_z"]
+            factor = (config.clip_norm / (torch.stack(squares).sum().sqrt() + 1e-6)).clamp(max=1.0)
+            grads = {n: g if n == "log_z" else g * factor ** _times(n, config) for n, g in grads.items()}
         decay = config.lr_gamma ** torch.floor(state.step / config.lr_period)
-        step = state.step + 1
-        exp_avg = {n: torch.lerp(state.exp_avg[n], g, 1 - BETA_1) for n, g in grads.items()}
-        exp_avg_sq = {n: BETA_2 * state.exp_avg_sq[n] + (1 - BETA_2) * g.square() for n, g in grads.items()}
-        params = {}
-        for name, p in state.params.items():
+        params, exp_avg, exp_avg_sq = dict(state.params), dict(state.exp_avg), dict(state.exp_avg_sq)
+        for name, g in grads.items():
             lr = decay * (config.lr_z if name == "log_z" else config.lr)
-            size = (lr / (1 - BETA_1**step)).to(p.dtype)
-            denominator = exp_avg_sq[name].sqrt() / (1 - BETA_2**step).sqrt().to(p.dtype) + EPS
-            params[name] = p - size * exp_avg[name] / denominator
-        return State(params, exp_avg, exp_avg_sq, step), {name: quantity.detach() for name, quantity in info.items()}
+            times = _times(name, config)
+            for step in (times * state.step + i for i in range(1, times + 1)):
+                exp_avg[name] = torch.lerp(exp_avg[name], g, 1 - BETA_1)
+                exp_avg_sq[name] = BETA_2 * exp_avg_sq[name] + (1 - BETA_2) * g.square()
+                size = (lr / (1 - BETA_1**step)).to(g.dtype)
+                denominator = exp_avg_sq[name].sqrt() / (1 - BETA_2**step).sqrt().to(g.dtype) + EPS
+                params[name] = params[name] - size * exp_avg[name] / denominator
+        info = {name: quantity.detach() for name, quantity in info.items()}
+        return State(params, exp_avg, exp_avg_sq, state.step + 1), info
 
     return update
+
+
+def _times(name: str, config: GFlowNetConfig) -> int:
+    """How often an update steps a parameter: once, but for the fault of a trunk that stands in the optimiser twice."""
+    return 2 if config.legacy_double_step and name.startswith("trunk.") else 1
