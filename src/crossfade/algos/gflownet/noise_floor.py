@@ -1,11 +1,16 @@
 """What a perfect sampler scores: the expectation of a histogram metric when n objects are drawn from the target itself.
 
-A learned sampler whose metric stands at this floor cannot be told from a perfect one by n samples. Both expectations
+A learned sampler whose metric stands at this floor cannot be told from a perfect one by n samples. The expectations
 are exact: a metric that sums over cells needs only the binomial law of each cell's count.
 """
 
+from collections.abc import Callable
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+
+SMOOTHING = 1e-8
+"""What upstream adds to probabilities before it takes their logarithm."""
 
 
 def total_variation_floor(p: Float[np.ndarray, " states"], n: int) -> float:
@@ -17,22 +22,44 @@ def total_variation_floor(p: Float[np.ndarray, " states"], n: int) -> float:
 
 
 def jsd_floor(p: Float[np.ndarray, " states"], n: int) -> float:
-    """E[JSD(p, histogram of n draws from p)] in nats; counts beyond 12 standard deviations are left out."""
+    """E[JSD(p, histogram of n draws from p)] in nats."""
+
+    def part(cell: float, seen: np.ndarray) -> np.ndarray:
+        from_seen = seen * np.log(np.where(seen > 0, 2 * seen / (cell + seen), 1))
+        return (from_seen + cell * np.log(2 * cell / (cell + seen))) / 2
+
+    return _expectation(p, n, part)
+
+
+def kl_floor(p: Float[np.ndarray, " states"], n: int) -> float:
+    """E[KL(p, histogram of n draws from p)] in nats, both smoothed as upstream does."""
+    return _expectation(p, n, lambda cell, seen: cell * np.log((cell + SMOOTHING) / (seen + SMOOTHING)))
+
+
+def coverage_ceiling(p: Float[np.ndarray, " states"], modes: Bool[np.ndarray, " states"], n: int) -> float:
+    """The expected share of the modes that n draws from p meet at least once."""
+    return float(-np.expm1(n * np.log1p(-np.minimum(p[modes], 1 - 1e-16))).mean())
+
+
+def _expectation(p: np.ndarray, n: int, part: Callable[[float, np.ndarray], np.ndarray]) -> float:
+    """The mean of a sum over cells of part(p, share of n draws); counts beyond 12 standard deviations are left out."""
     total, log_factorial = 0.0, _log_factorial(n)
     for cell, multiplicity in zip(*_cells(p), strict=True):
         reach = 12 * np.sqrt(n * cell) + 40
         count = np.arange(max(0, int(n * cell - reach)), min(n, int(n * cell + reach)) + 1)
-        seen = count / n
-        from_seen = seen * np.log(np.where(count > 0, 2 * seen / (cell + seen), 1))
-        from_cell = cell * np.log(2 * cell / (cell + seen))
         chance = np.exp(_log_binomial(log_factorial, count, cell))
-        total += multiplicity * (chance * (from_seen + from_cell)).sum() / 2
+        total += multiplicity * (chance * part(cell, count / n)).sum()
     return float(total)
 
 
 def _cells(p: Float[np.ndarray, " states"]) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct probabilities strictly between 0 and 1 (others add nothing), and how often each occurs."""
-    return np.unique(p[(p > 0) & (p < 1)], return_counts=True)
+    """The distinct probabilities strictly between 0 and 1 (others add nothing), and how often each occurs.
+
+    Probabilities are told apart to 12 digits: equal rewards must not become many cells by their rounding.
+    """
+    some = p[(p > 0) & (p < 1)]
+    _, first, multiplicity = np.unique(np.round(np.log(some), 12), return_index=True, return_counts=True)
+    return some[first], multiplicity
 
 
 def _log_factorial(n: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...run.plots import to_svg
 from .config import GFlowNetConfig
-from .evaluation import graph_of
+from .known import graph_of
 
 
 def pictures(config: GFlowNetConfig, runs: dict[str, Path]) -> list[tuple[str, str]]:

@@ -89,10 +89,10 @@ class System:
         policy, opt_state, metrics = full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
         return policy, opt_state, buffer, metrics
 
-    def evaluate(self, policy: Policy) -> evaluation.Evaluation:
+    def evaluate(self, policy: Policy, effort: evaluation.Effort | None = None) -> evaluation.Evaluation:
         log_pf = lambda: np.asarray(self._log_pf(policy))
         log_z = learner_jax.log_z(policy, self.env, self.config)
-        return evaluation.evaluate(self.config.env, log_pf, log_z)
+        return evaluation.evaluate(self, policy, log_pf, log_z, effort)
 
     def _noise(self, step: int) -> Any:
         env, key = self.host_env, random.fold_in(self.key, step)
