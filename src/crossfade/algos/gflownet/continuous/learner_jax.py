@@ -1,7 +1,7 @@
 """Making and training a continuous GFlowNet, in JAX. Twin: learner_torch.py."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from .. import modules_jax
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_jax import Terms, balance
 from ..policy_jax import MASKED
-from .batch import Batch, Options
+from .batch import NO_MOVE, Batch, Kind, Options
 from .density_jax import log_prob
 from .init import check, density
 from .policy_jax import Choice, Policy
@@ -45,19 +45,44 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTran
 
 
 def terms(policy: Policy, batch: Batch) -> Terms:
-    """What the losses are made of. The policy is evaluated once on every state."""
-    output = policy(batch.observation)
-    forward, back = _at(output.forward, slice(-1)), _at(output.backward, slice(1, None))
-    log_pf = _log_prob(policy, forward, _at(batch.forward, slice(-1)), batch.ratio, batch.jump)
-    log_pb = _log_prob(policy, back, _at(batch.backward, slice(1, None)), batch.ratio_back, batch.first)
-    log_reward, stop = batch.log_reward.astype(log_pf.dtype), batch.valid & batch.jump
+    """What the losses are made of. The policy is evaluated once on every state, but not at times when all have stopped.
+
+    A state tells the density of the transition that leaves it and that of undoing the one that led to it.
+    """
+    done = jnp.pad(batch.jump, ((1, 0), (0, 0)))
+    times = _Times(
+        walking=~done.all(1),
+        observation=batch.observation,
+        forward=batch.forward,
+        backward=batch.backward,
+        ratio=jnp.pad(batch.ratio, ((0, 1), (0, 0), (0, 0)), constant_values=NO_MOVE),
+        jump=jnp.pad(batch.jump, ((0, 1), (0, 0))),
+        ratio_back=jnp.pad(batch.ratio_back, ((1, 0), (0, 0), (0, 0)), constant_values=NO_MOVE),
+        jump_back=jnp.pad(batch.first, ((1, 0), (0, 0))),
+    )
+
+    def evaluate(now: _Times) -> _Said:
+        output = policy(now.observation)
+        return _Said(
+            log_pf=_log_prob(policy.kind, output.forward, now.forward, now.ratio, now.jump),
+            log_pb=_log_prob(policy.kind, output.backward, now.backward, now.ratio_back, now.jump_back),
+            log_flow=output.log_flow,
+            stop=jnp.where(now.forward.can_jump, _log_choice(output.forward, now.forward)[1], MASKED),
+        )
+
+    def step(_: None, now: _Times) -> tuple[None, _Said]:
+        silence = jax.tree.map(lambda said: jnp.zeros(said.shape, said.dtype), jax.eval_shape(evaluate, now))
+        return None, jax.lax.cond(now.walking, evaluate, lambda _: silence, now)
+
+    _, said = jax.lax.scan(step, None, times)
+    log_reward, stop = batch.log_reward.astype(said.log_pf.dtype), batch.valid & batch.jump
     return Terms(
-        log_pf=jnp.where(batch.valid, log_pf, 0),
-        log_pb=jnp.where(batch.valid & ~stop, log_pb, 0),
-        log_flow=output.log_flow,
+        log_pf=jnp.where(batch.valid, said.log_pf[:-1], 0),
+        log_pb=jnp.where(batch.valid & ~stop, said.log_pb[1:], 0),
+        log_flow=said.log_flow,
         log_reward=log_reward[-1],
         log_reward_t=log_reward,
-        stop_t=jnp.where(batch.forward.can_jump, _log_jump(output.forward, batch.forward)[1], MASKED),
+        stop_t=said.stop,
         valid=batch.valid,
         stop=stop,
     )
@@ -100,25 +125,43 @@ def log_z(policy: Policy, env: ContinuousEnv, config: GFlowNetConfig) -> float |
     return None
 
 
+class _Times(NamedTuple):
+    """The states of all trajectories, time first, each with the transitions that leave it and that led to it."""
+
+    walking: Any  # (steps + 1,) whether any trajectory has not stopped
+    observation: Any
+    forward: Options
+    backward: Options
+    ratio: Any
+    jump: Any
+    ratio_back: Any
+    jump_back: Any
+
+
+class _Said(NamedTuple):
+    """What the networks say of the states of one time."""
+
+    log_pf: Array
+    log_pb: Array
+    log_flow: Array
+    stop: Array
+
+
 def _log_prob(
-    policy: Policy,
+    kind: Kind,
     choice: Choice | None,
     options: Options,
-    ratio: Float[Array, "steps batch d"],
-    jump: Bool[Array, "steps batch"],
-) -> Float[Array, "steps batch"]:
+    ratio: Float[Array, "batch d"],
+    jump: Bool[Array, " batch"],
+) -> Float[Array, " batch"]:
     """Log-density of each transition: of the jump where there was one, else of the move by these ratios."""
-    log_move, log_jump = _log_jump(choice, options)
-    log_ratio = 0 if choice is None else log_prob(policy.kind, choice.raw, ratio)
+    log_move, log_jump = _log_choice(choice, options)
+    log_ratio = 0 if choice is None else log_prob(kind, choice.raw, ratio)
     return jnp.where(jump, log_jump, log_move + log_ratio - options.log_width)
 
 
-def _log_jump(choice: Choice | None, options: Options) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+def _log_choice(choice: Choice | None, options: Options) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
     """Log-probabilities of a move and of a jump: 0, which is certainty, unless both are possible."""
     both = options.can_move & options.can_jump
     logit = jnp.zeros(both.shape, options.log_width.dtype) if choice is None else choice.jump
     return jnp.where(both, jax.nn.log_sigmoid(-logit), 0), jnp.where(both, jax.nn.log_sigmoid(logit), 0)
-
-
-def _at(tree: Any, index: slice) -> Any:
-    return jax.tree.map(lambda array: array[index], tree)

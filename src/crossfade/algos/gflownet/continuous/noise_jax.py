@@ -3,6 +3,7 @@
 import jax
 from jaxtyping import PRNGKeyArray
 
+from .. import streams_jax as streams
 from .batch import CIRCLE_ROUNDS, GAMMA_ROUNDS, Kind, Noise
 
 
@@ -15,11 +16,11 @@ def draw(
     gammas = (*moves, 2, GAMMA_ROUNDS)
     beta = kind == "beta"
     return Noise(
-        component=jax.random.gumbel(component, (*moves, components), dtype),
-        normal=jax.random.normal(normal, gammas, dtype) if beta else None,
-        accept=jax.random.uniform(accept, gammas, dtype) if beta else None,
-        circle=None if beta else jax.random.uniform(circle, (*moves, CIRCLE_ROUNDS, 3), dtype),
-        jump=jax.random.uniform(jump, rows, dtype),
-        explore=jax.random.uniform(explore, rows, dtype),
-        ratio=jax.random.uniform(ratio, moves, dtype),
+        component=streams.gumbel(component, (*moves, components), dtype),
+        normal=streams.normal(normal, gammas, dtype) if beta else None,
+        accept=streams.uniform(accept, gammas, dtype) if beta else None,
+        circle=None if beta else streams.uniform(circle, (*moves, CIRCLE_ROUNDS, 3), dtype),
+        jump=streams.uniform(jump, rows, dtype),
+        explore=streams.uniform(explore, rows, dtype),
+        ratio=streams.uniform(ratio, moves, dtype),
     )
