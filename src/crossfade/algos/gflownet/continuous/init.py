@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....envs.continuous_params import ContinuousParams
 from ....envs.cube.params import CubeParams
 from ....envs.torus.params import TorusParams
 from ....errors import UsageError
@@ -49,14 +48,13 @@ def check(config: GFlowNetConfig) -> None:
             )
 
 
-def density(params: ContinuousParams) -> Kind:
+def density(params: Any) -> Kind:
     """The density of a ratio that suits an environment: one on a circle for angles, else one on an interval."""
-    kinds: dict[type, Kind] = {CubeParams: "beta", TorusParams: "von_mises"}
-    if type(params) not in kinds:
-        raise UsageError(
-            f"expected params of one of {', '.join(kind.__name__ for kind in kinds)}, got {type(params).__name__}."
-        )
-    return kinds[type(params)]
+    if isinstance(params, CubeParams):
+        return "beta"
+    if isinstance(params, TorusParams):
+        return "von_mises"
+    raise UsageError(f"expected CubeParams or TorusParams, got {type(params).__name__}: use a discrete GFlowNet there.")
 
 
 def n_outputs(n_dim: int, components: int) -> int:

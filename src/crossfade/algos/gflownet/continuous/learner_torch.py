@@ -80,7 +80,8 @@ def update(
 ) -> dict[str, Tensor]:
     """One step down the loss, in place."""
     value, info = loss(policy, batch, config)
-    optimizer.zero_grad(set_to_none=False)  # a head that the loss does not read is stepped too, as in optax
+    for parameter in policy.parameters():  # one that the loss does not read is stepped too, as in optax
+        parameter.grad = torch.zeros_like(parameter)
     value.backward()
     if config.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], config.clip_norm)

@@ -12,7 +12,7 @@ from ....envs.registry import make
 from ....random import random_numpy as random
 from .. import pure
 from ..config import GFlowNetConfig
-from ..evaluation import Evaluation
+from ..evaluation import Effort, Evaluation
 from ..losses_torch import Terms
 from . import acting_torch, evaluation, host, init, learner_torch, noise_numpy
 from .batch import Batch, Noise, Trajectories
@@ -44,8 +44,7 @@ class System:
 
     def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
-        trajectories = self.sample(policy, random.fold_in(self.key, step), epsilon=self.config.epsilon)
-        return host.to_batch(trajectories, self.env), buffer
+        return host.to_batch(self.sample(policy, random.fold_in(self.key, step)), self.env), buffer
 
     def collect_one_by_one(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """The same trajectories from a list of environments, as PyTorch code collects them today."""
@@ -53,10 +52,10 @@ class System:
         trajectories = host.sample_one_by_one(self._act(policy.forward_choice, self.config.epsilon), self.env, noise)
         return host.to_batch(trajectories, self.env), buffer
 
-    def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, epsilon: float = 0.0) -> Trajectories:
-        """`n` trajectories, by default a batch of them, drawn with one key."""
-        noise = self._noise(key, self.config.batch_size if n is None else n)
-        return host.sample(self._act(policy.forward_choice, epsilon), self.env, noise)
+    def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, explore: bool = True) -> Trajectories:
+        """`n` trajectories drawn with one key, by default a batch; without `explore`, by the policy as it is."""
+        act = self._act(policy.forward_choice, self.config.epsilon if explore else 0.0)
+        return host.sample(act, self.env, self._noise(key, self.config.batch_size if n is None else n))
 
     def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
         """Trajectories that end with these points, built backwards."""
@@ -64,9 +63,10 @@ class System:
 
     @torch.no_grad()
     def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
-        """What losses are made of, along trajectories; in NumPy."""
+        """What losses are made of, along trajectories, in NumPy and float64."""
         found = learner_torch.terms(policy, self.tensors(host.to_batch(trajectories, self.env)))
-        return found._replace(**{name: part.numpy() for name, part in found._asdict().items()})
+        arrays: Any = ((part.double() if part.is_floating_point() else part).numpy() for part in found)
+        return Terms(*arrays)
 
     def tensors(self, batch: Batch) -> Batch:
         return _tensors(batch)
@@ -81,11 +81,15 @@ class System:
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
 
+    def pure_moments(self, state: pure.State) -> dict[str, dict[str, Tensor]]:
+        """The state as torch's Adam would hold it, for a snapshot."""
+        return pure.moments(state, self.config)
+
     def pure_update(self, policy: Policy) -> Any:
         return pure.make_update(policy, self.config, learner_torch.loss)
 
-    def evaluate(self, policy: Policy) -> Evaluation:
-        return evaluation.evaluate(self, policy, learner_torch.log_z(policy, self.env, self.config))
+    def evaluate(self, policy: Policy, effort: Effort | None = None) -> Evaluation:
+        return evaluation.evaluate(self, policy, learner_torch.log_z(policy, self.env, self.config), effort)
 
     def _noise(self, key: np.ndarray, n: int) -> Noise:
         params, config = self.env.params, self.config
