@@ -9,6 +9,7 @@ import tyro
 
 from .errors import CrossfadeError, UsageError, nearest
 from .verbs.proving import Convert, Doctor, List, Parity
+from .verbs.sweep import Sweep
 from .verbs.training import Bench, Climb, Eval, Report, Train
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."
@@ -17,6 +18,7 @@ VERBS = {
     "list": List,
     "train": Train,
     "climb": Climb,
+    "sweep": Sweep,
     "parity": Parity,
     "bench": Bench,
     "eval": Eval,

@@ -29,8 +29,8 @@ SYSTEMS = {
     "gflownet": System(
         "objects sampled in proportion to their reward",
         config="crossfade.algos.gflownet.config:GFlowNetConfig",
-        torch="crossfade.algos.gflownet.system_torch:System",
-        jax="crossfade.algos.gflownet.system_jax:System",
+        torch="crossfade.algos.gflownet.systems:torch_system",
+        jax="crossfade.algos.gflownet.systems:jax_system",
         pictures="crossfade.algos.gflownet.pictures:pictures",
     ),
 }

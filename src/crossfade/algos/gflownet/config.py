@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...config import choice
-from ...envs.registry import ENVS
+from ...envs.continuous_params import ContinuousParams
+from ...envs.registry import ALL
 from ...errors import UsageError
 from ...run.settings import RunConfig
 
-PARAMS = {name: f"crossfade.envs.{entry.package}.params:{entry.name}Params" for name, entry in ENVS.items()}
+PARAMS = {name: f"crossfade.envs.{entry.package}.params:{entry.name}Params" for name, entry in ALL.items()}
 Loss = Literal["tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb"]
 
 
@@ -104,6 +105,11 @@ class GFlowNetConfig(RunConfig):
             raise UsageError(f"backward_logits are those of backward=fixed, got backward={self.backward}.")
         if self.objective == "expected" and (self.replay_batch or self.data_batch):
             raise UsageError("objective=expected samples nothing: leave replay_batch and data_batch at 0.")
+
+    @property
+    def continuous(self) -> bool:
+        """Whether objects are points of a continuous space."""
+        return isinstance(self.env, ContinuousParams)
 
     @property
     def parts(self) -> tuple[str, str, str]:
