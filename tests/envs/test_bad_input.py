@@ -101,7 +101,8 @@ def test_a_reward_that_is_no_number_is_named_with_its_object(line, value):
 
 
 @pytest.mark.parametrize("mode", ["torch", "torch_pure", "jax_minimal", "jax_policy"])
-def test_modes_on_the_host_name_the_object(line, mode):
+def test_modes_on_the_host_name_the_object(line, mode, monkeypatch):
+    monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)  # not compiled
     params = line(np.nan, "numpy", "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), [f"mode={mode}", *SMALL])
     trainer = make_trainer("gflownet", config)
@@ -109,13 +110,12 @@ def test_modes_on_the_host_name_the_object(line, mode):
         trainer.run(0, 1)
 
 
-@pytest.mark.parametrize(("twins", "length", "culprit"), [(("numpy", "jax"), 4, "LineNumpy"), (("jax",), 5, "LineJax")])
-def test_the_compiled_mode_names_the_step_and_the_object(line, twins, length, culprit):
-    params = line(np.nan, *twins, length=length)
+def test_the_compiled_mode_names_the_step_and_the_object(line):
+    params = line(np.nan, "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), ["mode=jax_full", *SMALL])
     with precision(config):
         metrics = make_trainer("gflownet", config).run(10, 3)
-        with pytest.raises(RewardError, match=rf"= nan in iteration 1\d. The reward .* nan from {culprit} for x ="):
+        with pytest.raises(RewardError, match=r"= nan in iteration 1\d. The reward .* nan from LineJax for x = \[3\]"):
             check_finite(metrics, 10, lambda: find_bad(params))
 
 

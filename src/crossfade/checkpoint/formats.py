@@ -25,12 +25,12 @@ ORBAX_MARKS = ("_CHECKPOINT_METADATA", "_METADATA")
 # torch.save
 
 
-def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
-    """The state dict in a `.pt` file, or the one under `entry` of a file that holds several things."""
+def load_torch(path: PathLike) -> Any:
+    """Whatever tensors and plain containers a file made by `torch.save` holds; nothing in it is executed."""
     import torch
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: expected a file made by torch.save, got none.") from error
     except Exception as error:  # a damaged or hostile pickle can raise anything
@@ -39,6 +39,11 @@ def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
             f"{str(error).partition(chr(10))[0][:200]}. Anything but tensors is refused: where the file is trusted, "
             f"load it with torch and save its `state_dict()`."
         ) from error
+
+
+def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
+    """The state dict in a `.pt` file, or the one under `entry` of a file that holds several things."""
+    found = load_torch(path)
     if entry is not None:
         if not isinstance(found, Named) or entry not in found:
             known = list(found) if isinstance(found, Named) else []

@@ -1,11 +1,12 @@
 """Verbs that name, prove and convert: list, parity, convert, doctor."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from ..errors import UsageError
 from .common import Common, print_json, status
 
 
@@ -99,23 +100,48 @@ class Convert(Common):
     crossfade convert policy.pt --to orbax
 
     crossfade convert runs/x/checkpoints --to torch --out policy.pt
+
+    crossfade convert logs/upstream_run/ckpts/final.ckpt --to bundle
     """
 
     checkpoint: Annotated[Positional[Path], arg(metavar="CKPT")]
-    """A bundle or folder of bundles, .pt/.pth, .safetensors, .npz, or an orbax folder; recognised by content."""
-    to: Literal["torch", "jax", "orbax", "npz", "safetensors", "bundle"] = "torch"
-    """The format to write."""
+    """A bundle or folder of bundles, .pt/.pth, .safetensors, .npz, an orbax folder, or a checkpoint of
+    alexhernandezgarcia/gflownet; recognised by content."""
+    to: Literal["torch", "jax", "orbax", "npz", "safetensors", "bundle", "upstream", "upstream_flat"] = "torch"
+    """The format to write. `upstream` is that of alexhernandezgarcia/gflownet, `upstream_flat` that of forks with the
+    flattened trunk."""
     out: Path | None = None
     """Where to write it; by default beside the source."""
 
     def run(self) -> int:
-        from .. import checkpoint
-
-        written = checkpoint.convert(self.checkpoint, self.to, self.out)
+        written, facts = self._convert()
         if self.json:
-            return print_json({"written": str(written)})
+            return print_json({"written": str(written), **facts})
         print(written)
+        for name, value in facts.items():
+            print(f"{name:<18} {value}")
         return 0
+
+    def _convert(self) -> tuple[Path, dict[str, Any]]:
+        """Where the result is, and what is to be said about it."""
+        from .. import checkpoint
+        from ..algos.gflownet import upstream
+
+        beside, stem = self.checkpoint.with_name, self.checkpoint.stem
+        if self.to in ("upstream", "upstream_flat"):
+            layout = "nested" if self.to == "upstream" else "flat"
+            out = self.out or beside(f"{stem}.ckpt")
+            return upstream.from_bundle(self.checkpoint, out, layout), {}
+        found = upstream.open_upstream(self.checkpoint)
+        if found is None:
+            return checkpoint.convert(self.checkpoint, self.to, self.out), {}
+        if self.to != "bundle":
+            raise UsageError(
+                f"{self.checkpoint}: an upstream checkpoint becomes a bundle first: --to bundle, not --to {self.to}."
+            )
+        folder = self.out or beside(f"{stem}.bundles")
+        facts = {**asdict(found.facts), "settings": " ".join(found.facts.words)}
+        return upstream.to_bundle(found, folder), facts
 
 
 @dataclass(kw_only=True)
