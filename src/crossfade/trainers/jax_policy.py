@@ -51,8 +51,8 @@ class JaxPolicyTrainer:
         )
         return Snapshot(parameters, read_torch(optimizer, dict(policy.named_parameters())), as_arrays(self.buffer))
 
-    def evaluate(self) -> Any:
-        return self.system.evaluate(self.policy)
+    def evaluate(self, effort: Any = None) -> Any:
+        return self.system.evaluate(self.policy, effort)
 
 
 def _update(system: Any, tx: Any, state: tuple[Any, Any], batch: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:

@@ -42,5 +42,5 @@ class TorchTrainer:
         parameters = {name: tensor_to_numpy(p) for name, p in self.policy.state_dict().items()}
         return Snapshot(parameters, read_torch(self.optimizer[0], self.policy), as_arrays(self.buffer))
 
-    def evaluate(self) -> Any:
-        return self.system.evaluate(self.policy)
+    def evaluate(self, effort: Any = None) -> Any:
+        return self.system.evaluate(self.policy, effort)

@@ -43,8 +43,8 @@ class Trainer(Protocol):
         """The state now."""
         ...
 
-    def evaluate(self) -> Any:
-        """What the system measures of its policy: `metrics`, and a `distribution` or None."""
+    def evaluate(self, effort: Any = None) -> Any:
+        """What the system measures of its policy: `metrics`, and `arrays` for pictures; with an effort, all it can."""
         ...
 
 

@@ -107,8 +107,8 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
 
         def evaluate(step: int) -> dict[str, float]:
             found = trainer.evaluate()
-            if found.distribution is not None:
-                write_array(run.eval / "distribution.npy", found.distribution)
+            for name, array in found.arrays.items():
+                write_array(run.eval / f"{name}.npy", array)
             evaluation.update(found.metrics)
             return found.metrics
 
