@@ -22,7 +22,7 @@ def trained(config, *chunks):
     policy, tx, opt_state = started(config, env)
     losses, step = [], 0
     for n in chunks:
-        policy, opt_state, metrics = full.train(policy, tx, opt_state, env, jax.random.key(7), step, n, config)
+        policy, opt_state, _, metrics = full.train(policy, tx, opt_state, None, env, jax.random.key(7), step, n, config)
         losses, step = [*losses, *np.asarray(metrics["loss"])], step + n
     return losses, policy
 
@@ -48,7 +48,8 @@ def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype
     with jax.enable_x64(dtype == "float64"):
         env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")
         policy, tx, opt_state = started(config, env)
-        program = full.train.lower(policy, tx, opt_state, env, jax.random.key(0), 0, 3, config).compile().as_text()
+        lowered = full.train.lower(policy, tx, opt_state, None, env, jax.random.key(0), 0, 3, config)
+        program = lowered.compile().as_text()
     products = len(re.findall(r"= f\d\d\S* dot\(", program))
     linear = layers + 2  # the trunk and two heads: forward, back to all inputs but the observation, weights' gradients
     assert products == linear + (linear - 1) + linear

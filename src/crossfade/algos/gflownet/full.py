@@ -5,57 +5,81 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ...envs.base_jax import Env
 from ...errors import UsageError
-from .batch import Noise
+from . import expected_jax, replay_jax
+from .batch import BackNoise, Batch, Noise, Trajectories
 from .config import GFlowNetConfig
 from .distinct import find
+from .evaluation import graph_of
 from .learner_jax import update
 from .losses_jax import loss
 from .nodes_jax import at_table, dense, table
-from .noise_jax import draw
+from .noise_jax import draw, draw_back
+from .parents import LogPaths, counted, opened
 from .policy_jax import Policy, PolicyOutput
-from .rollout import sample, sample_table, sample_until_done
+from .replay_jax import Replay
+from .rollout import joined, sample, sample_back, sample_back_table, sample_table, sample_until_done
 
 Info = dict[str, Array]
-Updated = tuple[Policy, PyTree, Info]
-Iterate = Callable[[Policy, PyTree, Noise], Updated]
+Updated = tuple[Policy, PyTree, Replay | None, Info]
+Iterate = Callable[[Policy, PyTree, Replay | None, Noise, BackNoise | None], Updated]
+WalkBack = Callable[[Int[Array, "batch d"], Float[Array, "steps batch parents"]], Trajectories]
 
 
-@partial(jax.jit, static_argnames=("tx", "env", "n", "config"), donate_argnames=("policy", "opt_state"))
+class Given(NamedTuple):
+    """What a run is given once, beside its config."""
+
+    data: Int[Array, "objects d"] | None = None
+    """Objects to build trajectories from, for `config.data_batch`."""
+    log_paths: Float[Array, " states"] | None = None
+    """Of backward=maxent, the log of the number of ways to each state; None where the environment has a formula."""
+
+
+@partial(jax.jit, static_argnames=("tx", "env", "n", "config"), donate_argnames=("policy", "opt_state", "buffer"))
 def train(
     policy: Policy,
     tx: optax.GradientTransformation,
     opt_state: PyTree,
+    buffer: Replay | None,
     env: Env,
     key: PRNGKeyArray,
     first_step: int | Array,
     n: int,
     config: GFlowNetConfig,
-) -> tuple[Policy, PyTree, dict[str, Float[Array, " n"]]]:
+    given: Given = Given(),  # noqa: B008
+) -> tuple[Policy, PyTree, Replay | None, dict[str, Float[Array, " n"]]]:
     """`n` iterations of collecting a batch and one update on it; the metrics hold a value for each iteration.
 
     Iteration i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
-    `policy` and `opt_state` is given away: go on with the returned ones. Compiled once for each `n`; `config.execution`
-    must be resolved, not "auto".
+    `policy`, `opt_state` and `buffer` is given away: go on with the returned ones. Compiled once for each `n`;
+    `config.execution` must be resolved, not "auto". Without `config.replay_batch` there is no buffer: None.
     """
-    if config.execution not in _EXECUTIONS:
-        raise UsageError(f"execution: expected one of {', '.join(_EXECUTIONS)}, got {config.execution!r}. Resolve it.")
-    iterate = _EXECUTIONS[config.execution](tx, env, config)
+    _check(buffer, config, given)
+    iterate = (_over_all if config.objective == "expected" else _EXECUTIONS[config.execution])(tx, env, config, given)
+    off_policy = config.data_batch + config.replay_batch > 0
 
-    def iteration(carry: tuple[Policy, PyTree], step: Array) -> tuple[tuple[Policy, PyTree], Info]:
-        noise = draw(jax.random.fold_in(key, step), env.max_steps, config.batch_size, env.n_actions, config.dtype)
-        policy, opt_state, info = iterate(*carry, noise)
-        return (policy, opt_state), info
+    def iteration(carry: tuple[Policy, PyTree, Replay | None], step: Array) -> tuple[tuple, Info]:
+        now = jax.random.fold_in(key, step)
+        noise = draw(now, env.max_steps, config.batch_size, env.n_actions, config.dtype)
+        *state, info = iterate(*carry, noise, draw_off_policy(now, env, config) if off_policy else None)
+        return tuple(state), info
 
-    (policy, opt_state), metrics = jax.lax.scan(iteration, (policy, opt_state), first_step + jnp.arange(n))
-    return policy, opt_state, metrics
+    (policy, opt_state, buffer), metrics = jax.lax.scan(
+        iteration, (policy, opt_state, buffer), first_step + jnp.arange(n)
+    )
+    return policy, opt_state, buffer, metrics
+
+
+def draw_off_policy(key: PRNGKeyArray, env: Env, config: GFlowNetConfig) -> BackNoise:
+    """The randomness of an iteration's trajectories that are built backwards; `key` is the iteration's."""
+    sizes = config.data_batch, config.replay_batch, config.replay_capacity * (config.replay_sampling == "weighted")
+    return draw_back(jax.random.fold_in(key, 2), env.max_steps, *sizes, env.n_parents, config.dtype)
 
 
 class _Evaluated(NamedTuple):
@@ -68,52 +92,134 @@ class _Evaluated(NamedTuple):
         return self.output
 
 
-def _over_table(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+def _over_table(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, given: Given) -> Iterate:
     """The networks see every state of the environment, once: the samples are drawn from what the loss is made of."""
-    nodes = table(env, config.loss == "fm")
+    nodes = table(env, config.loss == "fm", log_paths(env, config, given))
 
-    def objective(policy: Policy, noise: Noise) -> tuple[Array, Info]:
-        output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask)
-        logits = jax.lax.stop_gradient(output.logits)
-        trajectories = sample_table(logits, env, noise, config.epsilon, config.temperature)
-        return loss(_Evaluated(policy.log_z, output), at_table(trajectories, env, nodes), config)
+    def objective(policy: Policy, batch: tuple, config: GFlowNetConfig) -> tuple[Array, tuple[Info, Replay | None]]:
+        buffer, noise, back = batch
+        output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask, nodes.log_pb)
+        held = jax.lax.stop_gradient(output)
+        forward = sample_table(held.logits, env, noise, config.epsilon, config.temperature)
+        walk_back = partial(sample_back_table, held.log_pb, env)
+        trajectories, buffer = _mixed(forward, buffer, back, walk_back, env, config, given)
+        value, info = loss(_Evaluated(policy.log_z, output), at_table(trajectories, env, nodes), config)
+        return value, (info, buffer)
 
-    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
-        (_, info), gradient = jax.value_and_grad(objective, has_aux=True)(policy, noise)
-        params: PyTree = policy
-        updates, opt_state = tx.update(gradient, opt_state, params)
-        return eqx.apply_updates(policy, updates), opt_state, info
+    def iterate(
+        policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
+    ) -> Updated:
+        policy, opt_state, (info, buffer) = update(policy, tx, opt_state, (buffer, noise, back), config, objective)
+        return policy, opt_state, buffer, info
 
     return iterate
 
 
-def _over_visits(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+def _over_visits(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, given: Given) -> Iterate:
     """The networks see every step of every trajectory, padding included."""
+    ways = log_paths(env, config, given)
 
-    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
-        trajectories = sample(policy, env, noise, config.epsilon, config.temperature)
-        return update(policy, tx, opt_state, dense(trajectories, env, config.loss == "fm"), config)
+    def iterate(
+        policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
+    ) -> Updated:
+        forward = sample(policy, env, noise, config.epsilon, config.temperature)
+        walk_back = partial(sample_back, policy, env, log_paths=ways)
+        trajectories, buffer = _mixed(forward, buffer, back, walk_back, env, config, given)
+        batch = dense(trajectories, env, config.loss == "fm", ways)
+        policy, opt_state, info = update(policy, tx, opt_state, batch, config)
+        return policy, opt_state, buffer, info
 
     return iterate
 
 
-def _over_distinct(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig) -> Iterate:
+def _over_distinct(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, given: Given) -> Iterate:
     """The networks see each visited state once. Batches differ in how many those are: the smallest of a few compiled
     updates that holds them is run, the largest of which holds any batch."""
+    ways = log_paths(env, config, given)
 
-    def iterate(policy: Policy, opt_state: PyTree, noise: Noise) -> Updated:
-        trajectories = sample_until_done(policy, env, noise, config.epsilon, config.temperature)
+    def iterate(
+        policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
+    ) -> Updated:
+        forward = sample_until_done(policy, env, noise, config.epsilon, config.temperature)
+        walk_back = partial(sample_back, policy, env, log_paths=ways)
+        trajectories, buffer = _mixed(forward, buffer, back, walk_back, env, config, given)
         found = find(trajectories.x, env)
         capacities = [math.ceil(found.node.size * share) for share in (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)]
 
-        def update_within(capacity: int) -> Updated:
-            batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm")
+        def update_within(capacity: int) -> tuple[Policy, PyTree, Info]:
+            batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm", ways)
             return update(policy, tx, opt_state, batch._replace(node=found.node), config)
 
         smallest = jnp.searchsorted(jnp.array(capacities), found.total)
-        return jax.lax.switch(smallest, [partial(update_within, capacity) for capacity in capacities])
+        branches = [partial(update_within, capacity) for capacity in capacities]
+        policy_after, opt_state, info = jax.lax.switch(smallest, branches)
+        return policy_after, opt_state, buffer, info
+
+    return iterate
+
+
+def _over_all(tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, given: Given) -> Iterate:
+    """The exact expectation: the networks see every state, and nothing is sampled."""
+    nodes = table(env, log_paths=log_paths(env, config, given))
+    objective = expected(config)
+
+    def iterate(
+        policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
+    ) -> Updated:
+        policy, opt_state, info = update(policy, tx, opt_state, nodes, config, objective)
+        return policy, opt_state, buffer, info
 
     return iterate
 
 
 _EXECUTIONS = {"table": _over_table, "dense": _over_visits, "unique": _over_distinct}
+
+
+def expected(config: GFlowNetConfig) -> Callable[[Policy, Batch, GFlowNetConfig], tuple[Array, Info]]:
+    """The expectation of the config's loss over all trajectories, as an objective on the table of all states."""
+    graph = graph_of(config.env)
+    if graph is None:
+        raise UsageError(
+            f"objective=expected: expected an environment with few enough states to visit them all, got {config.env}. "
+            f"Use a smaller one, or objective=sampled."
+        )
+    return lambda policy, nodes, config: expected_jax.loss(policy, nodes, graph, config)
+
+
+def log_paths(env: Env, config: GFlowNetConfig, given: Given) -> LogPaths | None:
+    """Of backward=maxent, the log of the number of ways to objects."""
+    return counted(env, given.log_paths) if config.backward == "maxent" else None
+
+
+def _mixed(
+    forward: Trajectories,
+    buffer: Replay | None,
+    noise: BackNoise | None,
+    walk_back: WalkBack,
+    env: Env,
+    config: GFlowNetConfig,
+    given: Given,
+) -> tuple[Trajectories, Replay | None]:
+    """The batch of an iteration: trajectories of the policy, then some built backwards from data, then some from the
+    best objects found so far, those of this very batch included."""
+    if noise is None:
+        return forward, buffer
+    ends = []
+    if given.data is not None:
+        ends.append(given.data[(noise.data * len(given.data)).astype(jnp.int32)])
+    if buffer is not None:
+        found = forward.x[-1]
+        buffer = replay_jax.add(buffer, found, env.log_reward(opened(found)))
+        ends.append(replay_jax.pick(buffer, noise.pick, noise.pick_gumbel, config.replay_sampling == "weighted"))
+    return joined(forward, walk_back(jnp.concatenate(ends), noise.gumbel)), buffer
+
+
+def _check(buffer: Replay | None, config: GFlowNetConfig, given: Given) -> None:
+    if config.execution not in _EXECUTIONS:
+        raise UsageError(f"execution: expected one of {', '.join(_EXECUTIONS)}, got {config.execution!r}. Resolve it.")
+    if (buffer is None) != (config.replay_batch == 0) or (given.data is None) != (config.data_batch == 0):
+        raise UsageError(
+            f"expected a buffer for replay_batch and given.data for data_batch and neither without, got replay_batch="
+            f"{config.replay_batch} with {'no' if buffer is None else 'a'} buffer, data_batch={config.data_batch} with "
+            f"{'no' if given.data is None else 'some'} data. Use those of System.start_buffer and System.given."
+        )

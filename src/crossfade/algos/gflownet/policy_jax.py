@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from . import modules_jax as modules
+
 MASKED = -1e30  # a logit that no softmax notices; finite, so that rows without a valid entry hold no NaN
 
 
@@ -37,6 +39,10 @@ class Policy(eqx.Module):
     log_z: Float[Array, " z_dim"]
     """log Z is the SUM of these."""
     backward: str = eqx.field(static=True)
+    backward_logits: tuple[float, ...] = eqx.field(static=True)
+    """Of a P_B without a network, one for each backward action."""
+    finished_mask: bool = eqx.field(static=True)
+    """A fault: P_B has one more output, to undo stop, and at a finished object the others stay valid beside it."""
 
     def __init__(
         self,
@@ -45,18 +51,23 @@ class Policy(eqx.Module):
         n_parents: int,
         hidden: int = 128,
         layers: int = 2,
-        backward: Literal["shared", "learned", "uniform"] = "shared",
+        backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared",
         flow: bool = False,
         z_dim: int = 1,
+        backward_logits: tuple[float, ...] = (),
+        finished_mask: bool = False,
     ):
         widths = [observation_dim, *[hidden] * layers]
-        self.trunk = _layers(widths)
-        self.forward_head = _linear(widths[-1], n_actions)
-        self.backward_trunk = _layers(widths) if backward == "learned" else ()
-        self.backward_head = None if backward == "uniform" else _linear(widths[-1], n_parents)
-        self.flow_head = _linear(widths[-1], 1) if flow else None
+        learned = backward in ("shared", "learned")
+        self.trunk = modules.trunk(widths)
+        self.forward_head = modules.linear(widths[-1], n_actions)
+        self.backward_trunk = modules.trunk(widths) if backward == "learned" else ()
+        self.backward_head = modules.linear(widths[-1], n_parents + finished_mask) if learned else None
+        self.flow_head = modules.linear(widths[-1], 1) if flow else None
         self.log_z = jnp.zeros(z_dim)
         self.backward = backward
+        self.backward_logits = backward_logits or (0.0,) * n_parents
+        self.finished_mask = finished_mask
 
     def __call__(
         self,
@@ -66,53 +77,51 @@ class Policy(eqx.Module):
         log_pb: Float[Array, "*nodes parents"] | None = None,
     ) -> PolicyOutput:
         """Log-probabilities, flows and logits of each node; `log_pb` is a backward policy given, not learned."""
-        features = _features(self.trunk, observation)
-        logits = _masked(_apply(self.forward_head, features), forward_mask)
-        if self.backward_head is None:
-            backward_logits = jnp.zeros(backward_mask.shape, logits.dtype)  # equal logits: 1 / number of parents
-        else:
-            own = _features(self.backward_trunk, observation) if self.backward == "learned" else features
-            backward_logits = _apply(self.backward_head, own)
+        features = modules.features(self.trunk, observation)
+        logits = _masked(modules.apply(self.forward_head, features), forward_mask)
+        backward_logits = self._backward_logits(observation, features)
+        moves = backward_logits[..., :-1] if self.finished_mask else backward_logits
         return PolicyOutput(
             log_pf=jax.nn.log_softmax(logits),
-            log_pb=jax.nn.log_softmax(_masked(backward_logits, backward_mask)) if log_pb is None else log_pb,
+            log_pb=jax.nn.log_softmax(_masked(moves, backward_mask)) if log_pb is None else log_pb,
             log_flow=(
                 jnp.zeros(logits.shape[:-1], logits.dtype)
                 if self.flow_head is None
-                else _apply(self.flow_head, features)[..., 0]
+                else modules.apply(self.flow_head, features)[..., 0]
             ),
             logits=logits,
+            log_pb_stop=_log_undo_stop(backward_logits, backward_mask) if self.finished_mask else None,
         )
 
     def forward_logits(self, observation: Float[Array, "*nodes observation"]) -> Float[Array, "*nodes actions"]:
         """The logits of P_F without a mask: all that acting needs."""
-        return _apply(self.forward_head, _features(self.trunk, observation))
+        return modules.apply(self.forward_head, modules.features(self.trunk, observation))
+
+    def log_pb(
+        self, observation: Float[Array, "*nodes observation"], backward_mask: Bool[Array, "*nodes parents"]
+    ) -> Float[Array, "*nodes parents"]:
+        """P_B alone: all that walking back needs."""
+        logits = self._backward_logits(observation, modules.features(self.trunk, observation))
+        return jax.nn.log_softmax(_masked(logits[..., :-1] if self.finished_mask else logits, backward_mask))
+
+    def _backward_logits(
+        self, observation: Float[Array, "*nodes observation"], features: Float[Array, "*nodes features"]
+    ) -> Float[Array, "*nodes outputs"]:
+        if self.backward == "maxent":  # no network knows it; to go on without would be another P_B
+            return jnp.full((*observation.shape[:-1], len(self.backward_logits)), jnp.nan, self.log_z.dtype)
+        if self.backward_head is None:
+            constant = jnp.array(self.backward_logits, self.log_z.dtype)
+            return jnp.broadcast_to(constant, (*observation.shape[:-1], len(constant)))
+        own = modules.features(self.backward_trunk, observation) if self.backward == "learned" else features
+        return modules.apply(self.backward_head, own)
 
 
-def _linear(fan_in: int, fan_out: int) -> eqx.nn.Linear:
-    return jax.tree.map(jnp.zeros_like, eqx.nn.Linear(fan_in, fan_out, key=jax.random.key(0)))
-
-
-def _layers(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
-    return tuple(_linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
-
-
-def _apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array, "*nodes outputs"]:
-    """A linear layer over any leading axes, in the precision of its parameters."""
-    assert layer.bias is not None
-    y = x.astype(layer.weight.dtype) @ layer.weight.T
-    return y + jnp.broadcast_to(layer.bias, y.shape)
-
-
-def _features(
-    trunk: tuple[eqx.nn.Linear, ...], observation: Float[Array, "*nodes observation"]
-) -> Float[Array, "*nodes features"]:
-    """The last hidden layer. LeakyReLU(0.01), with torch's slope 0.01 at 0."""
-    x = observation
-    for layer in trunk:
-        y = _apply(layer, x)
-        x = jnp.where(y > 0, y, 0.01 * y)
-    return x
+def _log_undo_stop(
+    logits: Float[Array, "*nodes outputs"], backward_mask: Bool[Array, "*nodes parents"]
+) -> Float[Array, "*nodes"]:
+    """log P_B of the last output where the ordinary backward actions are valid too."""
+    mask = jnp.concatenate([backward_mask, jnp.ones_like(backward_mask[..., :1])], axis=-1)
+    return jax.nn.log_softmax(_masked(logits, mask))[..., -1]
 
 
 def _masked(logits: Float[Array, "*nodes choices"], mask: Bool[Array, "*nodes choices"]) -> Float[Array, "..."]:

@@ -2,7 +2,8 @@
 
 Three samplers, one result: `sample` runs every step there may be; `sample_until_done` stops with the last trajectory,
 which pays where trajectories are shorter than the longest one possible; `sample_table` looks the logits up in a table
-of all states, which pays where there are fewer states than visits.
+of all states, which pays where there are fewer states than visits. `sample_back` and `sample_back_table` walk from
+finished objects to the source by P_B; what they return is told forwards, like any other trajectories.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 from ...envs.base_jax import Env, State
 from .acting_jax import Number, act, choose
 from .batch import Noise, Trajectories
-from .policy_jax import Policy
+from .parents import LogPaths, max_entropy, opened, previous
+from .policy_jax import MASKED, Policy
 
 Step = Callable[[State, tuple[Array, Array]], tuple[State, Array]]
 
@@ -83,6 +85,74 @@ def sample_table(
 
     end, (index, action) = jax.lax.scan(step, (env.index(start), start.done), (noise.gumbel, noise.explore), unroll=2)
     return _trajectories(env, env.state(jnp.concatenate([index, end[0][None]])).x, action)
+
+
+def sample_back(
+    policy: Policy,
+    env: Env,
+    x: Int[Array, "batch d"],
+    gumbel: Float[Array, "steps batch parents"],
+    log_paths: LogPaths | None = None,
+) -> Trajectories:
+    """Trajectories that end in the objects x, by the policy's P_B, or by the one of `log_paths` where that is given.
+
+    Undoing stop is certain; row k of the noise is for the k-th step after that.
+    """
+
+    def step(x: Array, gumbel: Array) -> tuple[Array, tuple[Array, Array]]:
+        state = opened(x)
+        mask = env.backward_mask(state)
+        if log_paths is None:
+            log_pb = policy.log_pb(env.observe(state), mask)
+        else:
+            log_pb = max_entropy(env, x, log_paths)
+        parent = choose_back(log_pb, mask, gumbel)
+        action = jnp.where(mask.any(-1), env.action_of(state, parent), env.n_actions - 1)
+        return env.unstep(state, parent).x, (x, action)
+
+    return _forwards(env, *jax.lax.scan(step, x, gumbel)[1])
+
+
+def sample_back_table(
+    log_pb: Float[Array, "states parents"],
+    env: Env,
+    x: Int[Array, "batch d"],
+    gumbel: Float[Array, "steps batch parents"],
+) -> Trajectories:
+    """The same trajectories as `sample_back` of the policy whose log P_B is given for every state, by `env.index`."""
+    states = env.state(jnp.arange(len(log_pb)))
+    mask = env.backward_mask(states)
+    before, action = previous(env, states.x)
+    before, action = env.index(opened(before)), jnp.where(mask, action, env.n_actions - 1)
+
+    def step(index: Array, gumbel: Array) -> tuple[Array, tuple[Array, Array]]:
+        parent = choose_back(log_pb[index], mask[index], gumbel)
+        return before[index, parent], (index, action[index, parent])
+
+    _, (index, action_back) = jax.lax.scan(step, env.index(opened(x)), gumbel, unroll=2)
+    return _forwards(env, env.state(index).x, action_back)
+
+
+def choose_back(
+    log_pb: Float[Array, "batch parents"], mask: Bool[Array, "batch parents"], gumbel: Float[Array, "batch parents"]
+) -> Int[Array, " batch"]:
+    """A draw from P_B; anything at the source."""
+    return jnp.argmax(jnp.where(mask, log_pb, MASKED) + gumbel, axis=-1)
+
+
+def joined(*parts: Trajectories) -> Trajectories:
+    """One batch of several."""
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays, axis=1), *parts)
+
+
+def _forwards(env: Env, x: Int[Array, "steps batch d"], action: Int[Array, "steps batch"]) -> Trajectories:
+    """Walks told from their end. Row k holds the state after k steps back and the action that leads to it from the
+    next one, or stop once the source is reached."""
+    moves = (action != env.n_actions - 1).sum(0)
+    left = moves[None] - jnp.arange(len(action) + 1)[:, None]  # steps from a state of the result to the object
+    x = jnp.take_along_axis(x, jnp.maximum(left, 0)[..., None], axis=0)
+    action = jnp.take_along_axis(action, jnp.maximum(left[:-1] - 1, 0), axis=0)
+    return _trajectories(env, x, jnp.where(left[:-1] > 0, action, env.n_actions - 1))
 
 
 def _advance(policy: Policy, env: Env, epsilon: Number, temperature: Number) -> Step:
