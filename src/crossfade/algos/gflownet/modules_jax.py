@@ -24,8 +24,8 @@ def linear(fan_in: int, fan_out: int) -> eqx.nn.Linear:
     return jax.tree.map(jnp.zeros_like, eqx.nn.Linear(fan_in, fan_out, key=jax.random.key(0)))
 
 
-def layers(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
-    """A trunk of zeros with these widths, the input's first."""
+def trunk(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
+    """Layers of zeros with these widths, the first being that of the input."""
     return tuple(linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
 
 
@@ -37,11 +37,11 @@ def apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array
 
 
 def features(
-    trunk: tuple[eqx.nn.Linear, ...], observation: Float[Array, "*nodes observation"]
+    layers: tuple[eqx.nn.Linear, ...], observation: Float[Array, "*nodes observation"]
 ) -> Float[Array, "*nodes features"]:
     """The last hidden layer. LeakyReLU(0.01), with torch's slope 0.01 at 0."""
     x = observation
-    for layer in trunk:
+    for layer in layers:
         y = apply(layer, x)
         x = jnp.where(y > 0, y, 0.01 * y)
     return x

@@ -16,7 +16,7 @@ from ..losses_jax import Terms, balance
 from ..policy_jax import MASKED
 from .batch import NO_MOVE, Batch, Kind, Options
 from .density_jax import log_prob
-from .init import check, density
+from .init import density
 from .policy_jax import Choice, Policy
 
 Scalar = Float[Array, ""]
@@ -24,17 +24,16 @@ Scalar = Float[Array, ""]
 
 def make_policy(config: GFlowNetConfig, env: ContinuousEnv, parameters: Mapping[str, Any]) -> Policy:
     """The policy of a config with the given parameters, by name, in `config.dtype`."""
-    check(config)
     policy = Policy(
         density(env.params),
         env.params.observation_dim,
         env.params.n_dim,
-        config.components,
-        config.hidden,
-        config.layers,
-        config.backward,
-        needs_flow(config.loss),
-        config.z_dim,
+        components=config.components,
+        hidden=config.hidden,
+        layers=config.layers,
+        backward=config.backward,
+        flow=needs_flow(config.loss),
+        z_dim=config.z_dim,
     )
     return modules_jax.filled(policy, parameters, config.dtype)
 
@@ -67,7 +66,7 @@ def terms(policy: Policy, batch: Batch) -> Terms:
             log_pf=_log_prob(policy.kind, output.forward, now.forward, now.ratio, now.jump),
             log_pb=_log_prob(policy.kind, output.backward, now.backward, now.ratio_back, now.jump_back),
             log_flow=output.log_flow,
-            stop=jnp.where(now.forward.can_jump, _log_choice(output.forward, now.forward)[1], MASKED),
+            log_stop=_log_choice(output.forward, now.forward)[1],
         )
 
     def step(_: None, now: _Times) -> tuple[None, _Said]:
@@ -79,10 +78,10 @@ def terms(policy: Policy, batch: Batch) -> Terms:
     return Terms(
         log_pf=jnp.where(batch.valid, said.log_pf[:-1], 0),
         log_pb=jnp.where(batch.valid & ~stop, said.log_pb[1:], 0),
-        log_flow=said.log_flow,
+        log_flow=jnp.where(done, 0, said.log_flow),
         log_reward=log_reward[-1],
         log_reward_t=log_reward,
-        stop_t=said.stop,
+        stop_t=jnp.where(batch.forward.can_jump, said.log_stop, MASKED),
         valid=batch.valid,
         stop=stop,
     )
@@ -144,7 +143,7 @@ class _Said(NamedTuple):
     log_pf: Array
     log_pb: Array
     log_flow: Array
-    stop: Array
+    log_stop: Array
 
 
 def _log_prob(

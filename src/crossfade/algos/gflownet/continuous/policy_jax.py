@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..modules_jax import apply, features, layers, linear
+from ..modules_jax import apply, features, linear, trunk
 from .batch import Kind
 from .init import n_outputs
 
@@ -49,18 +49,18 @@ class Policy(eqx.Module):
         kind: Kind,
         observation_dim: int,
         n_dim: int,
-        components: int,
+        components: int = 5,
         hidden: int = 128,
-        layers_: int = 2,
+        layers: int = 2,
         backward: Literal["shared", "learned", "fixed"] = "shared",
         flow: bool = False,
         z_dim: int = 1,
     ):
-        widths = [observation_dim, *[hidden] * layers_]
+        widths = [observation_dim, *[hidden] * layers]
         outputs = n_outputs(n_dim, components)
-        self.trunk = layers(widths)
+        self.trunk = trunk(widths)
         self.forward_head = linear(widths[-1], outputs)
-        self.backward_trunk = layers(widths) if backward == "learned" else ()
+        self.backward_trunk = trunk(widths) if backward == "learned" else ()
         self.backward_head = None if backward == "fixed" else linear(widths[-1], outputs)
         self.flow_head = linear(widths[-1], 1) if flow else None
         self.log_z = jnp.zeros(z_dim)
