@@ -1,0 +1,56 @@
+"""Bars of several contracts put together into what the environments read."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from ...errors import UsageError
+from . import features as features_of
+from .bars import Bars
+from .contracts import contract
+from .market import Market
+from .sessions import sessions, within
+
+
+def market(bars: Mapping[str, Bars], features: Literal["sound", "seed8"] = "sound", costs: bool = True) -> Market:
+    """The market of these contracts, by name. Without `costs` trading is free, for audits."""
+    if not bars:
+        raise UsageError("expected the bars of at least one contract, got none.")
+    parts = [_one(name, of, features, costs) for name, of in bars.items()]
+    longest, starts = (max(len(part[field]) for part in parts) for field in ("open", "start"))
+    columns = {}
+    for field in Market._fields:
+        values = [part[field] for part in parts]
+        if field == "start":
+            values = [np.pad(v, (0, starts - len(v)), mode="edge") for v in values]
+        elif values[0].ndim:
+            values = [np.pad(v, ((0, longest - len(v)), *[(0, 0)] * (v.ndim - 1)), mode="edge") for v in values]
+        columns[field] = np.stack(values)
+    return Market(**columns)
+
+
+def _one(name: str, bars: Bars, features: str, costs: bool) -> dict[str, np.ndarray]:
+    spec, bars = contract(name), within(bars)
+    found = sessions(bars, features_of.WARM_UP) if len(bars.stamp) else None
+    if found is None or not len(found.start):
+        raise UsageError(
+            f"{name}: no bar after which an episode could begin. Expected at least one session with "
+            f"{features_of.WARM_UP} bars before it, got {len(bars.stamp)} bars between 08:30 and 16:59 New York time."
+        )
+    atr = features_of.atr64(bars)
+    seen = features_of.sound(bars, atr) if features == "sound" else features_of.seed8(bars, spec.tick)
+    scalar = lambda value: np.array(value, np.int32)
+    return {
+        **{field: getattr(bars, field) for field in ("open", "high", "low", "close", "high_first", "minute")},
+        "atr64": atr,
+        "may_enter": found.may_enter,
+        "last": found.last,
+        "features": seen,
+        "length": scalar(len(bars.stamp)),
+        "start": found.start,
+        "n_start": scalar(len(found.start)),
+        "tick_cents": scalar(spec.tick_cents),
+        "slippage": scalar(spec.slippage if costs else 0),
+        "commission_cents": scalar(spec.commission_cents if costs else 0),
+    }
