@@ -1,12 +1,12 @@
 """Verbs that run systems: train, climb, eval, report, bench."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from ..errors import CrossfadeError, UsageError
+from ..errors import UsageError
 from ..run.settings import MODES, Mode
 from .common import Common, print_json
 
@@ -95,39 +95,62 @@ class Climb(Common):
 
 @dataclass(kw_only=True)
 class Eval(Common):
-    """Evaluate a run's last checkpoint.
+    """Evaluate a run's last checkpoint: exactly where its world can be listed, by bounds and samples everywhere.
 
-    crossfade eval runs/gflownet/tb-grid-jax_full-s0-20260101-120000
+    crossfade eval runs/gflownet/tb-grid-jax_full-s0-20260101-120000 --samples 100000
     """
 
     path: Annotated[Positional[Path], arg(metavar="RUN")]
     """The folder of a run."""
+    samples: int = 10_000
+    """Objects to sample from the policy, and as many from the target."""
+    backward_samples: int = 10
+    """Backward trajectories by which the probability of one object is estimated."""
+    seed: int | None = None
+    """Seed of the samples; by default the run's, by a stream that training does not use."""
 
     def run(self) -> int:
         from .. import checkpoint
+        from ..algos.gflownet.evaluation import Effort
         from ..run import RunDir
-        from ..run.files import write_json
+        from ..run.files import write_array, write_json
         from ..trainers.trainer import Snapshot
         from ..trainers.training import make_trainer, precision
 
         run = RunDir.open(self.path)
         system = run.meta["system"]
         config = _config(system, (), run.config_path)
+        effort = Effort(self.samples, self.backward_samples, self.seed)
         bundle = checkpoint.load(run.checkpoints, side="numpy")
         with precision(config):
             trainer = make_trainer(
                 system, config, Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]), bundle.step
             )
-            found = trainer.evaluate().metrics
-        if not found:
-            raise CrossfadeError(f"{self.path}: its environment is too large to evaluate exactly.")
-        write_json(run.eval / f"{bundle.step:010d}.json", found)
+            found = trainer.evaluate(effort)
+        for name, array in found.arrays.items():
+            write_array(run.eval / f"{name}.npy", array)
+        written = {"step": bundle.step, **asdict(effort), "test_set": found.test_set, **found.metrics}
+        written = {name: None if value != value else value for name, value in written.items()}  # JSON has no NaN
+        write_json(run.eval / f"{bundle.step:010d}.json", written)
         if self.json:
-            return print_json({"step": bundle.step, **found})
-        print(f"step {bundle.step}")
-        for name, value in found.items():
-            print(f"{name:<18} {value:.6g}")
+            return print_json(written)
+        print(f"step {bundle.step}, {self.samples} samples")
+        print("\n".join(metric_lines(found.metrics)))
+        if found.test_set:
+            print(f"probabilities: of {found.test_set}, {self.backward_samples} backward trajectories each")
         return 0
+
+
+def metric_lines(metrics: dict[str, float]) -> list[str]:
+    """A line for each metric: its value, standard error, and what a perfect sampler scores; blank where not given."""
+    show = lambda value: "" if value is None else f"{value:.5g}"
+    rows = [("", "value", "std. error", "if perfect")]
+    rows += [
+        (name, show(value), show(metrics.get(f"{name}_se")), show(metrics.get(f"{name}_perfect")))
+        for name, value in metrics.items()
+        if not name.endswith(("_se", "_perfect"))
+    ]
+    return [f"{name:<36}{value:>12}{error:>12}{perfect:>12}".rstrip() for name, value, error, perfect in rows]
 
 
 @dataclass(kw_only=True)

@@ -9,19 +9,19 @@ probability that the policy makes x, is the mean of exp(ratio) over trajectories
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int32
+from jaxtyping import Float64, Int32, Shaped
 
 from ...random import random_numpy as random
 from .batch import Trajectories
 
-ROOM = 4_000_000
+ROOM = 16_000_000
 """Numbers that one array of a chunk of trajectories may hold."""
 
 
 class Built(NamedTuple):
     """Trajectories, by what matters of them."""
 
-    x: Int32[np.ndarray, "n d"]
+    x: Shaped[np.ndarray, "n d"]
     log_reward: Float64[np.ndarray, " n"]
     ratio: Float64[np.ndarray, " n"]
     """sum log P_F - sum log P_B."""

@@ -41,7 +41,7 @@ class Effort:
             )
 
 
-CHEAP = Effort(samples=1000)
+CHEAP = Effort(samples=500)
 
 
 class Evaluation(NamedTuple):
@@ -57,10 +57,6 @@ class Evaluation(NamedTuple):
     test_set: str = ""
     """Which objects' probabilities were estimated, in words."""
 
-    @property
-    def distribution(self) -> Float[np.ndarray, " states"] | None:
-        return self.arrays.get("distribution")
-
 
 def evaluate(
     system: Any, policy: Any, log_pf: Callable[[], np.ndarray], log_z: float | None, effort: Effort | None = None
@@ -72,7 +68,10 @@ def evaluate(
     """
     params = system.config.env
     graph, target = graph_of(params), target_of(params)
+    known = graph.log_z if graph is not None else target.log_z if target is not None else None
     metrics, arrays, test_set = {}, {}, ""
+    if log_z is not None and known is not None:
+        metrics["eval/log_z_error"] = abs(log_z - known)
     if graph is not None:
         arrays["distribution"] = exact_numpy.terminating_distribution(graph, np.asarray(log_pf(), np.float64))
         metrics |= _exact(graph, arrays["distribution"], effort is not None)
@@ -84,9 +83,6 @@ def evaluate(
             test_set = sampled.test_set
         if graph is None:
             arrays |= sampled.arrays
-    known = graph.log_z if graph is not None else target.log_z if target is not None else None
-    if log_z is not None and known is not None:
-        metrics["eval/log_z_error"] = abs(log_z - known)
     return Evaluation(metrics, arrays, test_set)
 
 
