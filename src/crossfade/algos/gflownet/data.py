@@ -12,8 +12,7 @@ from jaxtyping import Bool, Int32, Shaped
 from ...envs.base_numpy import Env, State
 from ...envs.checks import is_number
 from ...errors import UsageError
-
-LARGEST = 1_000_000  # states of an environment that are listed for `all`
+from .known import objects_of
 
 
 def load(source: str, env: Env) -> Int32[np.ndarray, "objects d"]:
@@ -57,14 +56,12 @@ def _walks_back(env: Env, x: Int32[np.ndarray, "objects d"]) -> Bool[np.ndarray,
 
 
 def _all(env: Env) -> Int32[np.ndarray, "objects d"]:
-    if env.n_states is None or env.n_states > LARGEST:
-        many = "too many to number" if env.n_states is None else str(env.n_states)
+    objects = objects_of(env.params)
+    if objects is None:
         raise UsageError(
-            f"data=all lists every object and so needs an environment of at most {LARGEST} states, got {env} with "
-            f"{many}. Give a file of objects, or use a smaller instance."
+            f"data=all lists every object, and {env} has too many. Give a file of objects, or use a smaller instance."
         )
-    states = env.state(np.arange(env.n_states))
-    return states.x[env.forward_mask(states)[:, -1]].astype(np.int32)
+    return objects.x.astype(np.int32)
 
 
 def _read(path: Path, d: int) -> Shaped[np.ndarray, "objects d"]:

@@ -1,6 +1,6 @@
 """Learning in torch: make a policy and its optimiser, take a step. Twin: learner_jax.py."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from .batch import Batch
 from .config import GFlowNetConfig, needs_flow
 from .policy_torch import Policy
 from .tensors import to_tensors
+
+Objective = Callable[[Policy, Batch, GFlowNetConfig], tuple[Tensor, dict[str, Tensor]]]
+"""A value to make small, and what is logged with it."""
 
 
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
@@ -49,26 +52,48 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.
 
 
 def update(
-    policy: Policy, optimizer: torch.optim.Adam, scheduler: StepLR, batch: Batch, config: GFlowNetConfig
+    policy: Policy,
+    optimizer: torch.optim.Adam,
+    scheduler: StepLR,
+    batch: Batch,
+    config: GFlowNetConfig,
+    objective: Objective = losses_torch.loss,
 ) -> dict[str, Tensor]:
     """One step down the loss, in place."""
-    value, info = losses_torch.loss(policy, batch, config)
+    value, info = objective(policy, batch, config)
     # A head that a loss does not read still gets a gradient, of zeros: otherwise torch would leave it out of the step
     # while optax moves every parameter on.
     for parameter in policy.parameters():
         parameter.grad = torch.zeros_like(parameter)
     value.backward()
-    twice = list(policy.trunk.parameters()) if config.legacy_double_step else []
     if config.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_([*optimizer.param_groups[0]["params"], *twice], config.clip_norm)
-    optimizer.step()
-    if twice:  # what Adam does to a parameter that stands in its list twice
-        for name, parameter in policy.named_parameters():
-            if not name.startswith("trunk."):
-                parameter.grad = None
+        again = policy.trunk.parameters() if config.legacy_double_step else ()
+        torch.nn.utils.clip_grad_norm_([*optimizer.param_groups[0]["params"], *again], config.clip_norm)
+    if config.legacy_double_step:
+        _step_trunk_twice(policy, optimizer)
+    else:
         optimizer.step()
     scheduler.step()
     return {name: quantity.detach() for name, quantity in info.items()}
+
+
+def _step_trunk_twice(policy: Policy, optimizer: torch.optim.Adam) -> None:
+    """What Adam does when the trunk stands in its list twice: two steps with one gradient, by a count of its own.
+
+    Between updates that count is kept at the number of updates, like every other, so that checkpoints and optax, which
+    know one count, can hold it.
+    """
+    trunk = list(policy.trunk.parameters())
+    for parameter in trunk:
+        if parameter in optimizer.state:
+            optimizer.state[parameter]["step"] *= 2
+    optimizer.step()
+    for name, parameter in policy.named_parameters():
+        if not name.startswith("trunk."):
+            parameter.grad = None
+    optimizer.step()
+    for parameter in trunk:
+        optimizer.state[parameter]["step"] /= 2
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from torch.func import functional_call, grad_and_value
 from . import losses_torch
 from .batch import Batch
 from .config import GFlowNetConfig
+from .learner_torch import Objective
 from .policy_torch import Policy
 
 Tensors = dict[str, Tensor]
@@ -28,12 +29,12 @@ class State(NamedTuple):
 class _Loss(torch.nn.Module):
     """The loss as a module around the policy, so that `functional_call` can run it on other parameters."""
 
-    def __init__(self, policy: Policy, config: GFlowNetConfig):
+    def __init__(self, policy: Policy, config: GFlowNetConfig, objective: Objective):
         super().__init__()
-        self.policy, self.config = policy, config
+        self.policy, self.config, self.objective = policy, config, objective
 
     def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return losses_torch.loss(self.policy, batch, self.config)
+        return self.objective(self.policy, batch, self.config)
 
 
 def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
@@ -45,21 +46,11 @@ def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
     return State(params, moment("exp_avg"), moment("exp_avg_sq"), step.double())
 
 
-def moments(state: State, config: GFlowNetConfig) -> dict[str, Tensors]:
-    """What torch's Adam would hold for each parameter."""
-    return {
-        name: {
-            "step": (state.step * _times(name, config)).float(),
-            "exp_avg": state.exp_avg[name],
-            "exp_avg_sq": state.exp_avg_sq[name],
-        }
-        for name in state.params
-    }
-
-
-def make_update(policy: Policy, config: GFlowNetConfig) -> Callable[[State, Batch], tuple[State, dict[str, Tensor]]]:
+def make_update(
+    policy: Policy, config: GFlowNetConfig, objective: Objective = losses_torch.loss
+) -> Callable[[State, Batch], tuple[State, dict[str, Tensor]]]:
     """`update(state, batch) -> (state, info)`, not yet compiled."""
-    module = _Loss(policy, config)
+    module = _Loss(policy, config, objective)
 
     def loss(params: Tensors, batch: Batch):
         return functional_call(module, {f"policy.{name}": p for name, p in params.items()}, (batch,))

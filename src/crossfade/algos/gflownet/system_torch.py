@@ -8,13 +8,14 @@ from torch import Tensor
 
 from ...envs.base_numpy import State
 from ...envs.registry import make
-from ...errors import CheckpointError, NoCounterpart
+from ...errors import CheckpointError, NoCounterpart, UsageError
 from ...random import random_numpy as random
 from . import (
     acting_torch,
     backward_numpy,
     data,
     evaluation,
+    expected_torch,
     host,
     init,
     learner_torch,
@@ -28,6 +29,7 @@ from . import (
 from .batch import Batch, Trajectories
 from .config import GFlowNetConfig
 from .execution import resolve
+from .known import graph_of
 from .policy_torch import MASKED, Policy
 from .replay_numpy import Replay
 from .tensors import to_tensors
@@ -45,11 +47,13 @@ class System:
         self.config = config
         self.env = make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
-        self.execution = resolve(config, self.env)
+        self.exact = config.objective == "expected"
+        self.objective = _expected(config) if self.exact else losses_torch.loss
+        self.execution = "table" if self.exact else resolve(config, self.env)
         self.parents = config.loss == "fm"
         self.log_paths = backward_numpy.log_path_counts(self.env) if config.backward == "maxent" else None
         self.objects = None if config.data is None else data.load(config.data, self.env)
-        self.table = None
+        self.table: Any = None
         if self.execution == "table":
             self.table = nodes_numpy.table(self.env, self.parents, self.log_paths).floats_as(config.dtype)
 
@@ -81,12 +85,16 @@ class System:
 
     def collect(self, policy: Policy, buffer: Replay | None, step: int) -> tuple[Batch, Replay | None]:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        if self.exact:
+            return self.table, buffer
         key = random.fold_in(self.key, step)
         trajectories, buffer = self._mix(self.sample(policy, key), buffer, key, self._undo(policy, self.table), policy)
         return self._to_batch(trajectories).floats_as(self.config.dtype), buffer
 
     def collect_one_by_one(self, policy: Policy, buffer: Replay | None, step: int) -> tuple[Batch, Replay | None]:
         """The same trajectories from a list of environment objects, as PyTorch code collects them today."""
+        if self.exact:
+            return self.table, buffer
         key = random.fold_in(self.key, step)
         forward = objects.sample(self._act(policy), self.env, self._noise(key, policy))
         trajectories, buffer = self._mix(forward, buffer, key, self._undo(policy, None), policy)
@@ -120,21 +128,17 @@ class System:
         return to_tensors(batch, getattr(torch, self.config.dtype))
 
     def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return losses_torch.loss(policy, batch, self.config)
+        return self.objective(policy, batch, self.config)
 
     def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
         adam, scheduler = optimizer
-        return learner_torch.update(policy, adam, scheduler, batch, self.config)
+        return learner_torch.update(policy, adam, scheduler, batch, self.config, self.objective)
 
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
 
-    def pure_moments(self, state: pure.State) -> dict[str, dict[str, Tensor]]:
-        """The state as torch's Adam would hold it, for a snapshot."""
-        return pure.moments(state, self.config)
-
     def pure_update(self, policy: Policy) -> Any:
-        return pure.make_update(policy, self.config)
+        return pure.make_update(policy, self.config, self.objective)
 
     def evaluate(self, policy: Policy, effort: evaluation.Effort | None = None) -> evaluation.Evaluation:
         log_pf = lambda: learner_torch.log_pf_table(policy, self.env)
@@ -201,6 +205,17 @@ class System:
             return (masked + torch.from_numpy(gumbel)).argmax(-1).numpy()
 
         return undo
+
+
+def _expected(config: GFlowNetConfig) -> learner_torch.Objective:
+    """The expectation of the config's loss over all trajectories, as an objective on the table of all states."""
+    graph = graph_of(config.env)
+    if graph is None:
+        raise UsageError(
+            f"objective=expected needs an environment with few enough states to visit them all, got {config.env}. Use "
+            "a smaller one, or objective=sampled."
+        )
+    return lambda policy, nodes, config: expected_torch.loss(policy, nodes, graph, config)
 
 
 def _dtype(policy: Policy) -> str:
