@@ -124,8 +124,7 @@ def describe(config: Any, prefix: str = "") -> list[Row]:
             rows.append(Row(key, type_name(spot.type), shown, doc))
             continue
         if spot.choices:
-            names = [*spot.choices, *(["MODULE:CLASS"] if spot.open else [])]
-            rows.append(Row(key, " | ".join(names), spot.kind(key), doc))
+            rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
         if spot.value not in (None, dataclasses.MISSING):
             rows += describe(spot.value, f"{key}.")
     return rows
