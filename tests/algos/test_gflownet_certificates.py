@@ -141,7 +141,8 @@ def test_losses_are_zero_at_the_optimum_in_jax(params, execution, losses, x64):
     configs = [config_for(params, loss, execution) for loss in losses]
 
     @eqx.filter_jit(compiler_options=FAST_COMPILE)
-    def every(policies, trajectories):
+    def every(parameters, trajectories):
+        policies = [learner_jax.make_policy(c, env, p) for c, p in zip(configs, parameters, strict=True)]
         batch = {
             "dense": lambda: nodes_jax.dense(trajectories, env, parents=True),
             "table": lambda: nodes_jax.at_table(trajectories, env, nodes_jax.table(env, parents=True)),
@@ -152,9 +153,8 @@ def test_losses_are_zero_at_the_optimum_in_jax(params, execution, losses, x64):
         return found, [learner_jax.log_pf_table(policy, env) for policy in policies]
 
     optima = [optimum(config.loss, params) for config in configs]
-    make = lambda parameters: [learner_jax.make_policy(c, env, p) for c, p in zip(configs, parameters, strict=True)]
-    found, tables = every(make(optima), trajectories)
-    others, _ = every(make(map(shaken, optima)), trajectories)
+    found, tables = every(jax.tree.map(jnp.asarray, optima), trajectories)
+    others, _ = every(jax.tree.map(jnp.asarray, list(map(shaken, optima))), trajectories)
     for config, (value, gradient), log_pf, (off, _) in zip(configs, found, tables, others, strict=True):
         assert_certified(params, config.loss, value, named_leaves(gradient), log_pf, off)
 
