@@ -11,6 +11,7 @@ from .noise_floor import SMOOTHING
 
 Objects = Float[np.ndarray, " objects"]
 BOOTSTRAPS = 1000
+"""Times that trajectories are drawn again for the spread of single probabilities; a tenth of them for the rest."""
 
 
 def density(p: Objects, q: Objects) -> dict[str, float]:
@@ -49,7 +50,7 @@ def estimated(
     log_again = np.log(np.exp(ratio - top) @ share.T) + top
     found = agreement(log_p, log_reward)
     again = []
-    for column in log_again.T[:200]:
+    for column in log_again.T[: BOOTSTRAPS // 10]:
         rows = rng.integers(objects, size=objects) if drawn else np.arange(objects)
         again.append(list(agreement(column[rows], log_reward[rows]).values()))
     errors = np.std(again, axis=0, ddof=1)

@@ -23,8 +23,7 @@ def spins(side: int, coupling: float, field: float) -> Target:
     bond = 2 * coupling if side > 2 else coupling  # every bond counts twice; on two sites both ways round are one bond
     alone = bond * (row * np.roll(row, 1, axis=1)).sum(-1) + field * row.sum(-1)
     between = alone[:, None] / 2 + alone / 2 + bond * row @ row.T
-    top = between.max()
-    scale = top + np.log(np.linalg.eigvalsh(np.exp(between - top))[-1])
+    scale = np.logaddexp.reduce(between, axis=-1).max()  # no power of the scaled matrix overflows
     matrix = np.exp(between - scale)
     power: list[Float64[np.ndarray, "rows rows"]] = [np.eye(len(row))]
     for _ in range(side):
