@@ -1,0 +1,36 @@
+"""Generalised advantage estimation in torch. Twin: gae_jax.py."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Steps = Float[Tensor, "steps envs"]
+Flags = Bool[Tensor, "steps envs"]
+
+
+def gae(
+    reward: Steps,
+    value: Steps,
+    next_value: Steps,
+    terminated: Flags,
+    truncated: Flags,
+    gamma: float,
+    gae_lambda: float,
+    truncation: str = "bootstrap",
+) -> Steps:
+    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode (Schulman et al. 2016).
+
+    delta = r + gamma V(s') - V(s), without V(s') where the episode terminated. Where it was cut off: `bootstrap` keeps
+    V(s'), `terminal` drops it, `mask` makes the step count for nothing.
+    """
+    ended = terminated | truncated
+    lost = ended if truncation == "terminal" else terminated
+    delta = reward + gamma * torch.where(lost, 0.0, next_value) - value
+    if truncation == "mask":
+        delta = torch.where(truncated, 0.0, delta)
+    trace = torch.where(ended, 0.0, gamma * gae_lambda)
+    advantage, running = torch.empty_like(delta), torch.zeros_like(delta[0])
+    for t in reversed(range(len(delta))):
+        running = delta[t] + trace[t] * running
+        advantage[t] = running
+    return advantage
