@@ -120,7 +120,10 @@ def examine(
     from .loading import load_attribute
 
     if len(models) % 2:
-        raise UsageError(f"expected pairs of MODULE:ATTR, torch then JAX; got {len(models)}: {', '.join(models)}.")
+        raise UsageError(
+            f"expected pairs of MODULE:ATTR, torch then JAX; got {len(models)}: {', '.join(models)}. "
+            f"An environment is named by its params."
+        )
     pairs = list(zip(models[::2], models[1::2], strict=True))
     reports = []
     for (torch_name, jax_name), example, jax_example in zip(

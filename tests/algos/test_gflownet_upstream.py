@@ -11,12 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from crossfade import checkpoint
+from crossfade import checkpoint, config as settings
 from crossfade.algos.gflownet import policy_jax, policy_torch
+from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.upstream import export_upstream, import_upstream
 from crossfade.cli import main
 from crossfade.envs.registry import make, params_class
 from crossfade.errors import CheckpointError, NoCounterpart
+from crossfade.trainers.trainer import Snapshot
+from crossfade.trainers.training import make_trainer, precision
 
 GRID = params_class("grid")(n_dim=2, length=4)
 HIDDEN, Z_DIM = 6, 3
@@ -197,25 +200,46 @@ def log_softmax(x):
     return torch.log_softmax(torch.from_numpy(x), -1).numpy()
 
 
-def test_the_optimiser_keeps_its_counts_apart_and_other_optimisers_are_not_guessed_at():
+def test_the_optimiser_counts_updates_and_other_optimisers_are_not_guessed_at():
     found = agent()[1]
     moments = import_upstream(found).optimizer.moments
-    assert moments["trunk.0.weight"]["step"] == 6 and moments["forward_head.weight"]["step"] == 3
+    first = found["optimizer"]["param_groups"][0]["params"][0]
+    assert found["optimizer"]["state"][first]["step"] == 6, "upstream steps its trunk twice"
+    assert moments["trunk.0.weight"]["step"] == moments["forward_head.weight"]["step"] == 3, "ours counts updates"
     assert moments["backward_head.bias"]["exp_avg"].shape == (GRID.n_parents,)
     one_fewer = copy.deepcopy(found)
     one_fewer["optimizer"]["param_groups"][0]["params"].pop()
     other_kind = copy.deepcopy(found)
     del other_kind["optimizer"]["param_groups"][0]["betas"]
+    uneven = copy.deepcopy(found)
+    uneven["optimizer"]["state"][first]["step"] += 2
     moving_stop = copy.deepcopy(found)
     moving_stop["optimizer"]["state"][11]["exp_avg"][-1] = 1.0
     for broken, said in (
         (one_fewer, "its list of parameters is not that of the networks"),
         (other_kind, "not an Adam with one group"),
         (moving_stop, "undoing stop has moments"),
+        (uneven, "different numbers of updates"),
         (found | {"optimizer": None}, "there is none"),
     ):
         ours = import_upstream(broken)
         assert ours.optimizer is None and said in ours.facts.optimizer
+
+
+def test_training_goes_on_from_it_alike_in_torch_and_in_jax():
+    ours = import_upstream(agent()[1])
+    assert {*ours.optimizer.trained} == {*ours.parameters}
+    words = [*ours.facts.words, "env=grid", "env.length=4", "batch_size=4", "dtype=float64"]
+    ends = []
+    for mode in ("torch", "jax_full"):
+        config = settings.apply(GFlowNetConfig(), [*words, f"mode={mode}"])
+        with precision(config):
+            trainer = make_trainer("gflownet", config, Snapshot(ours.parameters, ours.optimizer), ours.step)
+            losses = trainer.run(ours.step, 2)["loss"]
+            ends.append({"loss": losses, **trainer.snapshot().parameters})
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[0][name], ends[1][name], rtol=0, atol=1e-9, err_msg=name)
+    assert np.abs(ends[0]["trunk.0.weight"] - ours.parameters["trunk.0.weight"]).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -248,7 +272,7 @@ def test_convert_recognises_it_and_turns_it_back(layout, tmp_path, capsys):
     torch.save(found, tmp_path / "final.ckpt")
     assert main(["convert", str(tmp_path / "final.ckpt"), "--to", "bundle", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["settings"] == "hidden=6 layers=2 backward=shared z_dim=3 legacy_double_step=true"
+    assert said["settings"] == "hidden=6 layers=2 backward=shared z_dim=3 lr=0.01 lr_z=1.0 legacy_double_step=true"
     loaded = checkpoint.load(said["written"], side="numpy")
     assert loaded.step == 3 and set(loaded.params) == set(import_upstream(found).parameters)
     back = tmp_path / "back.ckpt"

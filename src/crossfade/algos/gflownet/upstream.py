@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import yaml
 
 from ... import checkpoint
 from ...bridge.optimizers_torch import OptimizerState
@@ -46,12 +47,16 @@ class Facts:
     """Whether the trunk stands twice in the optimiser's list, and so is stepped twice per update."""
     optimizer: str
     """`imported`, or why not."""
+    lr: float | None = None
+    """The optimiser's learning rate before any schedule."""
+    lr_z: float | None = None
+    """That of log Z."""
 
     @property
     def words(self) -> list[str]:
         """The settings of a crossfade config that this checkpoint fits."""
         words = [f"hidden={self.hidden}", f"layers={self.layers}", f"backward={self.backward}"]
-        words += [] if self.z_dim is None else [f"z_dim={self.z_dim}"]
+        words += [f"{name}={value}" for name in ("z_dim", "lr", "lr_z") if (value := getattr(self, name)) is not None]
         return words + (["legacy_double_step=true"] if self.double_step else [])
 
 
@@ -111,6 +116,7 @@ def import_upstream(source: str | Path | Mapping[str, Any]) -> Upstream:
         z_dim=None if log_z is None else parameters["log_z"].size,
         double_step=optimizer.double_step,
         optimizer=optimizer.said,
+        **dict(zip(("lr", "lr_z"), _learning_rates(optimizer.state), strict=False)),
     )
     return Upstream(parameters, kept, optimizer.state, int(found.get("step") or 0), facts)
 
@@ -123,13 +129,13 @@ def export_upstream(
     optimizer: OptimizerState | None = None,
     step: int = 0,
     log_z: bool = True,
-    double_step: bool = True,
+    double_step: bool = False,
 ) -> dict[str, Any]:
     """The checkpoint upstream would save: tensors under its keys, in either layout.
 
     `kept` is what an import could not place; without it undoing stop gets an output of zeros, which nothing reads.
-    Without an `optimizer` upstream's own starts anew. With `double_step` a shared trunk stands in its list twice, as
-    upstream builds it.
+    Without an `optimizer` upstream's own starts anew. `double_step` says that the optimiser has stepped the trunk twice
+    per update, as upstream's does.
     """
     kept = kept or {}
     trunk, own = networks.stack(parameters, "trunk"), networks.stack(parameters, "backward_trunk")
@@ -150,8 +156,12 @@ def export_upstream(
     if "backward_head.weight" in parameters:
         shaped |= networks.named([_with_stop(parameters, kept)], ["backward_head"])
     live = {name: torch.nn.Parameter(torch.from_numpy(array.copy())) for name, array in shaped.items()}
-    names = upstream_optimizer.order(parameters, kept, double_step)
-    return found | {"optimizer": upstream_optimizer.write(live, names, log_z, optimizer)}
+    names = upstream_optimizer.order(parameters, kept)
+    return found | {"optimizer": upstream_optimizer.write(live, names, log_z, optimizer, double_step)}
+
+
+def _learning_rates(state: OptimizerState | None) -> list[float]:
+    return [] if state is None else [group.get("initial_lr", group["lr"]) for group in state.groups]
 
 
 def _is_upstream(found: Any) -> bool:
@@ -214,15 +224,23 @@ def from_bundle(source: Path, out: Path, layout: Layout) -> Path:
         raise UsageError(f"{source}: expected a bundle of a GFlowNet, got one of {', '.join(bundle.params)[:200]}.")
     if out.exists():
         raise CheckpointError(f"{out}: expected a new name, got one that exists; remove it or choose another.")
-    facts = (bundle.meta or {}).get("upstream", {"z_dim": 1, "optimizer": "", "double_step": True})
+    facts = (bundle.meta or {}).get("upstream")
     found = export_upstream(
         bundle.params,
         layout,
         kept=bundle.buffers,
         optimizer=bundle.optimizer,
         step=bundle.step,
-        log_z=facts["z_dim"] is not None,
-        double_step=facts["double_step"] or facts["optimizer"] != "imported",
+        log_z=facts is None or facts["z_dim"] is not None,
+        double_step=_run_setting(source, "legacy_double_step") if facts is None else facts["double_step"],
     )
     torch.save(found, out)
     return out
+
+
+def _run_setting(source: Path, name: str) -> bool:
+    """A switch in the config of the run that a bundle, or a folder of them, belongs to; off where there is no run."""
+    for folder in source.resolve().parents[:2]:
+        if (file := folder / "config.yaml").is_file():
+            return bool(yaml.safe_load(file.read_text()).get(name, False))
+    return False
