@@ -1,4 +1,7 @@
-"""The randomness of a batch of continuous trajectories, drawn in NumPy. Twin: noise_jax.py, bit for bit."""
+"""The randomness of a batch of continuous trajectories, drawn in NumPy. Twin: noise_jax.py.
+
+Bit for bit, but for the last bit of normal numbers in float64.
+"""
 
 import numpy as np
 
