@@ -81,7 +81,7 @@ def through_every_edge(env, graph):
 
 def follow(env, found):
     """The trajectories of these lists of actions."""
-    actions = np.full((env.max_steps, len(found)), env.n_actions - 1)
+    actions = np.full((max(map(len, found)), len(found)), env.n_actions - 1)
     for column, chosen in enumerate(found):
         actions[: len(chosen), column] = chosen
     return host.sample(lambda state, action, _: action, env, Noise(actions, actions))
