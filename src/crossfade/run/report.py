@@ -38,17 +38,24 @@ def write_report(path: Path | str, title: str, sections: Iterable[Section], lead
     return write_text(Path(path), page.page(title, lead, sections))
 
 
-def report_runs(paths: Sequence[Path | str], out: Path | str, title: str = "Runs", baseline: str | None = None) -> Path:
+def report_runs(
+    paths: Sequence[Path | str],
+    out: Path | str,
+    title: str = "Runs",
+    baseline: str | None = None,
+    learned: Iterable[Section] = (),
+) -> Path:
     """The standard report: result table, learning curves over steps and seconds, speed, settings, circumstances.
 
     Runs that differ only in their seed share a label and are drawn as mean and band. `baseline` is the label that
-    speeds are compared with.
+    speeds are compared with; `learned` are sections that the runs' systems add.
     """
     runs = [load_run(path) for path in paths]
     if not runs:
         raise UsageError("expected at least one run to report on, got none; `crossfade train` makes one.")
     sections = [
         Section("Results", [results(runs)]),
+        *learned,
         *curve_sections(runs),
         *speed_section(runs, baseline),
         Section("Settings", [settings(runs)]),

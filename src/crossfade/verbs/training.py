@@ -1,5 +1,6 @@
 """Verbs that run systems: train, climb, eval, report, bench."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -168,7 +169,8 @@ class Report(Common):
     def run(self) -> int:
         from ..run import list_runs, report_runs
 
-        page = report_runs(self.paths or list_runs(self.runs_dir), self.out or self.runs_dir / "report.html")
+        paths = self.paths or list_runs(self.runs_dir)
+        page = report_runs(paths, self.out or self.runs_dir / "report.html", learned=_learned(paths))
         if self.json:
             return print_json({"report": str(page)})
         print(f"report: {page}")
@@ -212,6 +214,27 @@ def _resumed(run: Any, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
             raise UsageError(f"{run.path} is a run of {system}, not of {words[0]}.")
         words = words[1:]
     return system, words
+
+
+def _learned(paths: Sequence[Path]) -> list[Any]:
+    """What the runs' systems show of them: a section for each world, with at most six of its runs."""
+    from ..loading import load_attribute
+    from ..registry import SYSTEMS
+    from ..run import RunDir, Section
+    from ..run.page import figure
+
+    worlds: dict[Any, tuple[str, Any, dict[str, Path]]] = {}
+    for run in map(RunDir.open, paths):
+        system = run.meta["system"]
+        config = _config(system, (), run.config_path)
+        title = f"{'-'.join(config.parts)} s{config.seed}"
+        worlds.setdefault((system, config.env), (system, config, {}))[2].setdefault(title, run.path)
+    sections = []
+    for system, config, runs in worlds.values():
+        shown = load_attribute(SYSTEMS[system].pictures)(config, dict(list(runs.items())[:6]))
+        if shown:
+            sections.append(Section(f"What was learned: {config.env}", [figure(*picture) for picture in shown]))
+    return sections
 
 
 def _config(system: str, words: tuple[str, ...], file: Path | None = None, preset: str | None = None) -> Any:

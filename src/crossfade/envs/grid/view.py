@@ -1,21 +1,34 @@
-"""Pictures of a distribution over the cells of a grid or hypergrid."""
+"""Planes through a distribution over the cells of a grid or hypergrid, and a picture in characters."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from jaxtyping import Float, Int
 
 SHADES = " .:-=+*#%@"
+Plane = Float[np.ndarray, "rows columns"]
 
 
-def plane(p: Float[np.ndarray, " states"], params: Any) -> Float[np.ndarray, "rows columns"]:
-    """The marginal of the first two dimensions (a single row when there is one)."""
+def pairs(params: Any, most: int = 3) -> list[tuple[int, int]]:
+    """Dimensions to look at two by two: (0, 1), (2, 3) and so on; an odd last one goes with the first."""
+    down = range(0, params.n_dim, 2)
+    return [(d, (d + 1) % params.n_dim) for d in down][:most]
+
+
+def plane(p: Float[np.ndarray, " states"], params: Any, pair: tuple[int, int] = (0, 1)) -> Plane:
+    """The marginal of two dimensions, the first downwards; a single row when there is only one."""
     picture = np.asarray(p).reshape((params.length,) * params.n_dim)
-    picture = picture.sum(axis=tuple(range(2, params.n_dim)))
-    return picture if params.n_dim > 1 else picture[None, :]
+    if params.n_dim == 1:
+        return picture[None, :]
+    others = tuple(d for d in range(params.n_dim) if d not in pair)
+    picture = picture.sum(axis=others)
+    return picture if pair[0] < pair[1] else picture.T
+
+
+def sampled_plane(x: Int[np.ndarray, "n d"], params: Any, pair: tuple[int, int] = (0, 1)) -> Plane:
+    """The same of objects that were sampled."""
+    cell = x[:, pair[0]] * params.length + x[:, pair[1]]
+    return np.bincount(cell, minlength=params.length**2).reshape(params.length, params.length) / len(x)
 
 
 def ascii_picture(p: Float[np.ndarray, " states"], params: Any) -> str:
@@ -23,18 +36,3 @@ def ascii_picture(p: Float[np.ndarray, " states"], params: Any) -> str:
     picture = plane(p, params)
     shade = np.ceil(picture / picture.max() * (len(SHADES) - 1)).astype(int)
     return "\n".join("".join(SHADES[s] for s in row) for row in shade)
-
-
-def figure(panels: dict[str, Float[np.ndarray, " states"]], params: Any) -> "Figure":
-    """The titled distributions side by side on one colour scale, e.g. target and learned."""
-    from matplotlib.figure import Figure
-
-    pictures = {title: plane(p, params) for title, p in panels.items()}
-    top = max(picture.max() for picture in pictures.values())
-    canvas = Figure(figsize=(3.2 * len(panels) + 0.6, 3.2), layout="constrained")
-    axes = canvas.subplots(1, len(panels), squeeze=False)[0]
-    for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
-        axis.imshow(picture, vmin=0, vmax=top, cmap="viridis")
-        axis.set(title=title, xlabel="dimension 1", ylabel="dimension 0")
-    canvas.colorbar(axes[-1].images[0], ax=axes.tolist(), shrink=0.8)
-    return canvas
