@@ -4,16 +4,19 @@ import contextlib
 import statistics
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import checkpoint
+from ..envs.rewards import find_bad
 from ..errors import CheckpointError
 from ..loading import load_attribute
 from ..registry import SYSTEMS, lookup
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
 from ..run.files import write_array
+from ..run.finite import check_finite
 from ..run.settings import RunConfig
 from .trainer import Snapshot, Trainer
 
@@ -73,12 +76,25 @@ def precision(config: RunConfig) -> Iterator[None]:
         yield
 
 
-def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe."""
+def train(
+    system: str,
+    config: RunConfig,
+    run: RunDir,
+    *,
+    resume: bool = False,
+    weights: Path | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe.
+
+    `weights` is a checkpoint to start from: its parameters alone, with a fresh optimiser at step 0.
+    """
     with precision(config):
         bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
         start = bundle.step if bundle else 0
         snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else None
+        if weights is not None:
+            snapshot = Snapshot(checkpoint.load(weights, side="numpy").params)
         trainer = make_trainer(system, config, snapshot, start)
         if resume:
             run.resume(start)
@@ -88,6 +104,7 @@ def train(system: str, config: RunConfig, run: RunDir, *, resume: bool = False, 
         def body(step: int, n: int) -> dict[str, np.ndarray]:
             began = time.perf_counter()
             metrics = trainer.run(step, n)
+            check_finite(metrics, step, lambda: find_bad(getattr(config, "env", None)))
             seconds.append((n, time.perf_counter() - began))
             return {f"train/{name}": values for name, values in metrics.items()} | {"updates": step + 1 + np.arange(n)}
 

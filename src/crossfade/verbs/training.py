@@ -29,11 +29,17 @@ class Train(Common):
     """A YAML file of settings; words on the command line go before it, a preset behind."""
     resume: Path | None = None
     """Go on with this run from its last checkpoint, in another mode too."""
+    weights: Path | None = None
+    """Start from the parameters of this checkpoint, with a fresh optimiser."""
 
     def run(self) -> int:
         from ..run import RunDir
         from ..trainers.training import train
 
+        if self.resume is not None and self.weights is not None:
+            raise UsageError(
+                "--resume goes on with everything, --weights starts anew from parameters: use one of them."
+            )
         if self.resume is not None:
             run = RunDir.open(self.resume, write=True)
             system, words = _resumed(run, self.words)
@@ -43,7 +49,8 @@ class Train(Common):
             config = _config(system, words, self.config, self.preset)
             run = RunDir.create(self.runs_dir, system, config.parts, config.seed, config)
         with run:
-            result = train(system, config, run, resume=self.resume is not None, quiet=self.quiet or self.json)
+            quiet = self.quiet or self.json
+            result = train(system, config, run, resume=self.resume is not None, weights=self.weights, quiet=quiet)
         if self.json:
             return print_json({"run": str(run.path), **result})
         for name, value in result.items():

@@ -16,7 +16,7 @@ Loss = Literal["tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb"]
 @dataclass(frozen=True)
 class GFlowNetConfig(RunConfig):
     env: Any = choice(PARAMS, default="grid")
-    """The world in which objects are built; `env=hypergrid` chooses, `env.length=16` sets."""
+    """The world in which objects are built: `env=hypergrid` chooses, `env.length=16` sets, `env=my:Params` is yours."""
     loss: Loss = "tb"
     """Trajectory balance, VarGrad, detailed balance, modified DB, SubTB(lambda), flow matching, forward-looking DB."""
     backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared"
@@ -114,7 +114,8 @@ class GFlowNetConfig(RunConfig):
     @property
     def parts(self) -> tuple[str, str, str]:
         """Algorithm, environment and mode: the name of a run."""
-        env = next((name for name, place in PARAMS.items() if place.endswith(f":{type(self.env).__name__}")), "own")
+        own = type(self.env).__name__.removesuffix("Params").lower()
+        env = next((name for name, place in PARAMS.items() if place.endswith(f":{type(self.env).__name__}")), own)
         return self.loss, env, self.mode
 
 
