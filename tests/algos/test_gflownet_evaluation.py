@@ -17,7 +17,9 @@ from crossfade.algos.gflownet import (
     upstream_metrics as upstream,
 )
 from crossfade.algos.gflownet.batch import Noise
+from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.cli import main
+from crossfade.config import apply
 from crossfade.envs.enumeration import enumerate_states
 from crossfade.envs.grid.params import GridParams
 from crossfade.envs.hypergrid.params import HypergridParams
@@ -27,6 +29,7 @@ from crossfade.envs.toy.params import ToyParams
 from crossfade.envs.words.params import BitSequenceParams, IsingParams, SequenceParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy as random
+from crossfade.trainers.training import make_trainer
 
 LANDSCAPES = ("corners", "cosine", "deceptive", "sparse")
 DRAWN = [
@@ -290,3 +293,57 @@ def test_crossfade_eval_judges_a_world_that_cannot_be_listed(tmp_path, capsys):
     assert printed["samples"] == 50 and printed["seed"] == 3
     assert printed["eval/elbo"] < printed["eval/elbo_perfect"] < printed["eval/eubo"]
     assert np.load(run / "eval" / "agreement.npy").shape == (2, 50)
+
+
+def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
+    from crossfade.algos.gflownet.system_jax import System as JaxSystem
+    from crossfade.algos.gflownet.system_torch import System as TorchSystem
+
+    config = GFlowNetConfig(env=IsingParams(4), hidden=4, layers=1, dtype="float64", epsilon=0.5, temperature=2.0)
+    found = []
+    for system in (TorchSystem(config), JaxSystem(config)):
+        policy = system.make_policy(system.parameters())
+        found.append(system.evaluate(policy, evaluation.Effort(40, 2)))
+    ours, theirs = found
+    assert ours.metrics.keys() == theirs.metrics.keys()
+    for name in ours.metrics:
+        assert theirs.metrics[name] == pytest.approx(ours.metrics[name], rel=1e-9, abs=1e-9), name
+    assert (ours.arrays["objects"] == theirs.arrays["objects"]).all()
+
+
+@pytest.mark.slow
+def test_a_world_too_large_to_list_is_learned():
+    """Spins on a 4 x 4 torus: 43 million states. Measured: gap 0.056 +- 0.004, log Z 14.5611 between the bounds."""
+    words = ("env=ising", "env.side=4", "backward=uniform", "batch_size=128", "lr=3e-3", "lr_period=1500")
+    trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
+    before = trainer.evaluate(evaluation.Effort(2000)).metrics
+    assert before["eval/gap"] > 5
+    trainer.run(0, 5000)
+    found = trainer.evaluate(evaluation.Effort(10_000)).metrics
+    assert found["eval/gap"] + 3 * found["eval/gap_se"] < 0.1
+    assert found["eval/elbo"] - 3 * found["eval/elbo_se"] < found["eval/elbo_perfect"]
+    assert found["eval/eubo"] + 3 * found["eval/eubo_se"] > found["eval/eubo_perfect"]
+    assert found["eval/log_z_error"] < 0.05
+    assert found["sampled/tv"] < 1.05 * found["sampled/tv_perfect"]
+    assert found["upstream/corr_logprobs_logrewards"] > 0.99
+
+
+def test_pictures_show_what_a_run_left(tmp_path):
+    pytest.importorskip("matplotlib")
+    from crossfade.algos.gflownet.pictures import heat, pictures, scatter
+
+    config = GFlowNetConfig(env=HypergridParams(3, 4))
+    assert pictures(config, {"torch": tmp_path}) == []
+    (tmp_path / "eval").mkdir()
+    np.save(tmp_path / "eval" / "distribution.npy", known.graph_of(config.env).target)
+    marginals, agreement = pictures(config, {"torch": tmp_path})
+    assert "marginals; exact" in marginals[1] and marginals[0].startswith("<svg")
+    assert "exact, for every object" in agreement[1]
+    large = GFlowNetConfig(env=GridParams(8, 8))
+    np.save(tmp_path / "eval" / "objects.npy", large.env.target.draw(random.key(0), 50))
+    np.save(tmp_path / "eval" / "agreement.npy", np.ones((2, 50)))
+    marginals, agreement = pictures(large, {"torch": tmp_path})
+    assert "50 of torch" in marginals[1] and "estimated" in agreement[1]
+    titles = [axes.get_title() for axes in heat({"a": [np.eye(2)] * 2, "b": [np.eye(2)] * 2}, [("x", "y")] * 2).axes]
+    assert titles[:4] == ["a", "b", "", ""]
+    assert len(scatter({"a": np.random.default_rng(0).normal(size=(2, 5000))}, 1.0).axes[0].lines) == 1

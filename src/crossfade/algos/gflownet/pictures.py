@@ -16,7 +16,7 @@ from ...run.plots import COLOURS, INK, STYLE, to_svg
 from .config import GFlowNetConfig
 from .known import draws, graph_of, target_of
 
-DRAWS = 100_000  # objects of the target that stand for it where it cannot be listed
+DRAWS = 20_000  # objects of the target that stand for it where it cannot be listed
 POINTS = 1_000  # of a scatter
 Plane = Float[np.ndarray, "rows columns"]
 
@@ -95,7 +95,7 @@ def _agreement(params: Any, runs: dict[str, Path]) -> list[tuple[str, str]]:
 def heat(panels: Mapping[str, Sequence[Plane]], names: Sequence[tuple[str, str]]) -> Figure:
     """A column for each title and a row for each plane, which has one colour scale; `names` are those of its axes."""
     with matplotlib.rc_context(STYLE):
-        canvas = Figure(figsize=(2.7 * len(panels) + 0.6, 2.7 * len(names) + 0.2), layout="constrained")
+        canvas = Figure(figsize=(2.7 * len(panels) + 0.6, 2.7 * len(names) + 0.4), layout="constrained")
         grid = canvas.subplots(len(names), len(panels), squeeze=False)
         for row, (down, across) in enumerate(names):
             top = max(planes[row].max() for planes in panels.values())
@@ -115,7 +115,7 @@ def scatter(panels: Mapping[str, Float[np.ndarray, "2 objects"]], log_z: float |
         for index, (axes, (title, points)) in enumerate(zip(row, panels.items(), strict=True)):
             points = points[:, np.argsort(points[0], kind="stable")]
             points = points[:, np.unique(np.linspace(0, points.shape[1] - 1, POINTS).astype(int))]
-            axes.scatter(*points, s=6, alpha=0.5, linewidth=0, color=COLOURS[index % len(COLOURS)])
+            axes.scatter(*points, s=9, alpha=0.5, linewidth=0, color=COLOURS[index % len(COLOURS)])
             if log_z is not None:
                 ends = points[0, [0, -1]]
                 axes.plot(ends, ends - log_z, color=INK, linewidth=1)
