@@ -1,0 +1,317 @@
+"""Trading in JAX: any number of accounts at once; `TradingParams` states the rules, trading_numpy.py is the twin.
+
+A position is closed at most once per bar, so a step first decides whether, why and at what price, and books once.
+Market columns are read at [market, t] and never copied: hand a `Market` to a compiled function as an argument.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int32, Num
+
+from .market import Market, Outcome, Settings, State
+from .params import (
+    BREAK_EVEN,
+    BUST,
+    BUY,
+    HOLD,
+    LIQUIDATED,
+    NONE,
+    SELL,
+    SESSION_END,
+    STOP,
+    STOP_TRAILING,
+    TARGET,
+    TRAIL,
+    TradingParams,
+)
+from .published_rewards import Facts, published_reward
+
+
+class _Bar(NamedTuple):
+    """The prices of one bar, in ticks."""
+
+    open: Int32[Array, "*batch"]
+    high: Int32[Array, "*batch"]
+    low: Int32[Array, "*batch"]
+    close: Int32[Array, "*batch"]
+
+
+@dataclass(frozen=True)
+class Trading:
+    """See `TradingParams`. Every method takes accounts of any batch shape, also one account without batch."""
+
+    params: TradingParams
+
+    def draw_start(
+        self, market: Market, uniform: Float[Array, "*batch 2"]
+    ) -> tuple[Int32[Array, "*batch"], Int32[Array, "*batch"]]:
+        """A market and a bar after which an episode may begin, from two uniform numbers."""
+        markets = jnp.int32(len(market.n_start))
+        m = _floor(uniform[..., 0], markets)
+        return m, _at(market.start, m, _floor(uniform[..., 1], _at(market.n_start, m)))
+
+    def reset(self, market: Market, settings: Settings, m: Int32[Array, "*batch"], t: Int32[Array, "*batch"]) -> State:
+        """Flat accounts after bar `t` of market `m`."""
+        initial = jnp.broadcast_to(jnp.asarray(settings.initial_cents, jnp.int32), m.shape)
+        state = State(**{field: jnp.zeros_like(m) for field in State._fields})
+        return state._replace(market=m, t=t, began=t, balance=initial, high_water=initial)
+
+    def equity(self, market: Market, state: State) -> Int32[Array, "*batch"]:
+        """Balance and what the open position is worth at the close, in cents."""
+        return state.balance + _worth(market, state, _at(market.close, state.market, state.t))
+
+    def mask(self, market: Market, settings: Settings, state: State) -> Bool[Array, "*batch actions"]:
+        """The legal actions."""
+        return jnp.stack(self._legal(market, settings, state), -1)
+
+    def observe(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch observation"]:
+        """The window of features, the position and, in phase 2, its management."""
+        return jnp.concatenate([self._window(market, state), self._account(market, settings, state)], -1)
+
+    def step(
+        self, market: Market, settings: Settings, state: State, action: Int32[Array, "*batch"]
+    ) -> tuple[State, Outcome]:
+        """The accounts after the next bar, numbered as in `TradingParams`."""
+        rules = self.params.rules
+        before, equity_before, b = state, self.equity(market, state), state.t + 1
+        allowed = reduce(or_, (ok & (action == a) for a, ok in enumerate(self._legal(market, settings, state))))
+        action = jnp.where(allowed, action, HOLD)
+        bar = _Bar(*(_at(column, state.market, b) for column in market[:4]))
+        last = _at(market.last, state.market, b)
+        fee = _fee(market, settings, state)
+
+        state, opened = self._order(market, settings, state, action, bar)  # 1
+        state = state._replace(stop=self._trailed_stop(market, settings, state, bar))  # 2
+        side, holds = state.position, state.position != 0
+
+        reason, level = self._touched(market, state, bar)  # 3, 4
+        reason = jnp.where(holds & last & (reason == NONE), SESSION_END, reason)  # 5
+        at_market = (reason != STOP) & (reason != TARGET)
+        slippage = jnp.where(at_market, _at(market.slippage, state.market), 0)
+        price = jnp.where(at_market, bar.close - side * slippage, level)
+        exit_fees = state.contracts * fee * (1 if rules.commission == "per_side" else 2)
+        exit_result = _worth(market, state, price) - exit_fees
+
+        floor = jnp.minimum(state.high_water - settings.drawdown_cents, settings.initial_cents + settings.lock_cents)
+        at_close = _worth(market, state, bar.close)
+        extreme = jnp.where(side > 0, bar.low, bar.high)
+        worst = _worth(market, state, extreme) if rules.drawdown == "worst_in_bar" else at_close
+        bust = state.balance + jnp.where(reason == NONE, worst, exit_result) < floor  # 6
+        thin = (settings.liquidation_cents > 0) & (state.balance + at_close - floor < settings.liquidation_cents)
+        forced = jnp.where(bust, BUST, jnp.where(thin, LIQUIDATED, NONE))
+        reason = jnp.where(holds & (reason == NONE), forced, reason)
+
+        closes = reason != NONE
+        result = jnp.where(closes, exit_result - state.contracts * fee, 0)
+        lost = slippage * _at(market.tick_cents, state.market) * state.contracts
+        unrealised = jnp.where(closes, 0, at_close)
+        balance = state.balance + jnp.where(closes, exit_result, 0)
+        equity = balance + unrealised
+        state = _flat_where(closes, state)._replace(
+            t=b,
+            balance=balance,
+            high_water=jnp.maximum(state.high_water, equity),  # 7
+            wins=state.wins + (closes & (result > 0)),
+            losses=state.losses + (closes & (result <= 0)),
+            commissions=state.commissions + jnp.where(closes, exit_fees, 0),
+            slippages=state.slippages + jnp.where(closes, lost, 0),
+            illegal=state.illegal + ~allowed,
+        )
+        over = last | (b - state.began >= settings.max_bars) | (b + 1 >= _at(market.length, state.market))
+        if rules.reward == "equity":
+            reward = _divide(equity - equity_before, 10_000)
+        else:
+            facts = Facts(
+                held=before.position,
+                holds=state.position,
+                opened=opened,
+                moved=action == BREAK_EVEN,
+                trailed=(before.trailing == 0) & (action == TRAIL),
+                trailing=before.trailing != 0,
+                unrealised=unrealised,
+                reason=reason,
+                exit_result=jnp.where(closes, exit_result, 0),
+                equity=equity,
+                bust=bust,
+            )
+            reward = published_reward(self.params, settings, facts, jnp)
+        return state, Outcome(reward, terminated=bust, truncated=over & ~bust, reason=reason, result=result)
+
+    def _legal(self, market: Market, settings: Settings, state: State) -> list[Bool[Array, "*batch"]]:
+        """Whether each action is legal."""
+        rules, flat = self.params.rules, state.position == 0
+        enter = flat & _at(market.may_enter, state.market, state.t) if rules.entries == "session" else flat
+        if self.params.phase == 1:
+            return [jnp.ones_like(flat), enter, enter]
+        enter &= 4 * (state.high_water - self.equity(market, state)) < 3 * settings.drawdown_cents
+        profit = self._profit(market, state)
+        atr64 = _at(market.atr64, state.market, state.t)
+        move = ~flat & (state.break_even == 0) & (profit > atr64 * settings.break_even_64 // 4096)
+        if rules.break_even == "never_lowers":
+            move &= state.position * (state.entry - state.stop) > 0
+        trail = ~flat & (state.trailing == 0)
+        if rules.trail_mask == "in_profit":
+            trail &= profit > 0
+        return [jnp.ones_like(flat), enter, enter, move, trail, state.trailing != 0]
+
+    def _profit(self, market: Market, state: State) -> Int32[Array, "*batch"]:
+        """Ticks that the position is in profit at the close; 0 when flat."""
+        return state.position * (_at(market.close, state.market, state.t) - state.entry)
+
+    def _order(
+        self, market: Market, settings: Settings, state: State, action: Int32[Array, "*batch"], bar: _Bar
+    ) -> tuple[State, Bool[Array, "*batch"]]:
+        """Step 1: positions are opened, stops moved, trailing switched; and which positions were opened."""
+        rules, now = self.params.rules, (state.market, state.t)
+        opens = (action == BUY) | (action == SELL)
+        if rules.entries == "any_time":
+            opens &= _at(market.may_enter, *now)
+        side = jnp.where(action == BUY, 1, -1)
+        tick_cents, slippage = (_at(column, state.market) for column in (market.tick_cents, market.slippage))
+        distance = _ticks(_at(market.atr64, *now), settings.stop_64)
+        distance = jnp.minimum(distance, settings.stop_cap_cents // tick_cents)
+        entry = (bar.open if rules.fill == "next_open" else _at(market.close, *now)) + side * slippage
+        fees = settings.contracts * _fee(market, settings, state)
+        opened = state._replace(
+            position=side,
+            contracts=jnp.asarray(settings.contracts, jnp.int32),
+            entry=entry,
+            stop=entry - side * distance,
+            target=entry + side * distance * settings.target_ratio,
+            entry_t=state.t + 1 if rules.fill == "next_open" else state.t,
+            balance=state.balance - fees,
+            trades=state.trades + 1,
+            commissions=state.commissions + fees,
+            slippages=state.slippages + slippage * tick_cents * settings.contracts,
+        )
+        if self.params.phase == 2:
+            moved, better = action == BREAK_EVEN, state.position * (state.stop - state.entry) > 0
+            if rules.break_even == "never_lowers":
+                to_entry = moved & ~better
+            else:
+                to_entry = moved
+            trails = (action == TRAIL) & (self._profit(market, state) > 0)
+            state = state._replace(
+                stop=jnp.where(to_entry, state.entry, state.stop),
+                break_even=state.break_even + moved,
+                trailing=jnp.where(trails, 1, jnp.where(action == STOP_TRAILING, 0, state.trailing)),
+            )
+        return State(*(jnp.where(opens, new, old) for new, old in zip(opened, state, strict=True))), opens
+
+    def _trailed_stop(self, market: Market, settings: Settings, state: State, bar: _Bar) -> Int32[Array, "*batch"]:
+        """Step 2: the stop of a trailing position follows the close."""
+        if self.params.phase == 1:
+            return state.stop
+        before = self.params.rules.trail == "before"
+        close = _at(market.close, state.market, state.t) if before else bar.close
+        atr64 = _at(market.atr64, state.market, state.t if before else state.t + 1)
+        distance, side = _ticks(atr64, settings.trail_64), state.position
+        follows = side * jnp.maximum(side * state.stop, side * close - distance)
+        return jnp.where(state.trailing != 0, follows, state.stop)
+
+    def _touched(
+        self, market: Market, state: State, bar: _Bar
+    ) -> tuple[Int32[Array, "*batch"], Int32[Array, "*batch"]]:
+        """Steps 3 and 4: STOP, TARGET or NONE, and the price of the exit. A short is a long with negated prices."""
+        rules, side = self.params.rules, state.position
+        open_, stop, target = side * bar.open, side * state.stop, side * state.target
+        worst, best = jnp.where(side > 0, bar.low, -bar.high), jnp.where(side > 0, bar.high, -bar.low)
+        hit_stop, hit_target = worst <= stop, best >= target
+        match rules.intrabar:
+            case "pessimistic":
+                target_first = jnp.zeros_like(hit_stop)
+            case "optimistic":
+                target_first = jnp.ones_like(hit_stop)
+            case "nearest":
+                target_first = best - open_ < open_ - worst
+            case "path":
+                target_first = _at(market.high_first, state.market, state.t + 1) == (side > 0)
+        stopped = hit_stop & ~(hit_target & target_first)
+        price = jnp.where(stopped, state.stop, state.target)
+        labelled_stop = stopped & ~hit_target if rules.label == "target_first" else stopped
+        reason = jnp.where(labelled_stop, STOP, jnp.where(hit_target | hit_stop, TARGET, NONE))
+        if rules.gaps == "open":
+            gap_stop, gap_target = open_ <= stop, open_ >= target
+            price = jnp.where(gap_stop | gap_target, bar.open, price)
+            reason = jnp.where(gap_stop, STOP, jnp.where(gap_target, TARGET, reason))
+        return jnp.where(side != 0, reason, NONE), price
+
+    def _window(self, market: Market, state: State) -> Float32[Array, "*batch features"]:
+        """The features of the last `window` bars, oldest first: one contiguous slice per account."""
+        width = self.params.n_features
+        rows = jnp.asarray(market.features).reshape(len(market.features), -1)
+        cut = lambda m, first: jax.lax.dynamic_slice(rows, (m, first), (1, self.params.window * width))[0]
+        first = (state.t - self.params.window + 1) * width
+        batch = state.t.shape
+        return jax.vmap(cut)(state.market.reshape(-1), first.reshape(-1)).reshape(*batch, -1)
+
+    def _account(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch numbers"]:
+        """What is said of the position and, in phase 2, of its management and the actions it allows."""
+        flat = state.position == 0
+        close = _at(market.close, state.market, state.t)
+        atr = _at(market.atr64, state.market, state.t).astype(jnp.float32) / 64  # a power of two: exact
+        numbers = [
+            state.position,
+            self._profit(market, state) / atr,
+            jnp.where(flat, 0, jnp.abs(state.stop - close)) / atr,
+            jnp.where(flat, 0, jnp.abs(state.target - close)) / atr,
+            _divide(jnp.where(flat, 0, state.t - state.entry_t), 390),
+        ]
+        if self.params.phase == 2:
+            limit, drawdown = settings.drawdown_cents, state.high_water - self.equity(market, state)
+            legal = self._legal(market, settings, state)
+            numbers += [
+                state.trailing,
+                _divide(_worth(market, state, close), 100_000),
+                state.break_even,
+                jnp.clip(_divide(drawdown, limit), 0, 2),
+                jnp.clip(_divide(limit - drawdown, 100_000), -2.5, 2.5),
+                legal[BUY],
+                legal[BREAK_EVEN],
+                legal[TRAIL],
+            ]
+        return jnp.stack([number.astype(jnp.float32) for number in numbers], -1)
+
+
+def _at(column: Num[Array, "..."] | Bool[Array, "..."], *index: Int32[Array, "*batch"]) -> Array:
+    """`column[index]` without the arithmetic that negative and excessive indices would need."""
+    return jnp.asarray(column).at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _floor(uniform: Float[Array, "*batch"], n: Int32[Array, "*#batch"]) -> Int32[Array, "*batch"]:
+    """One of 0 .. n - 1; rounding may take a uniform number just below 1 up to n."""
+    return jnp.minimum(jnp.floor(uniform * n).astype(jnp.int32), n - 1)
+
+
+def _ticks(atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int) -> Int32[Array, "*batch"]:
+    """So many ATR in ticks, rounded, at least 1."""
+    return jnp.maximum(1, (atr64 * multiple_64 + 2048) // 4096)
+
+
+def _worth(market: Market, state: State, price: Int32[Array, "*batch"]) -> Int32[Array, "*batch"]:
+    """What leaving the position at `price` would bring, before commission; 0 when flat."""
+    size = state.position * state.contracts * _at(market.tick_cents, state.market)
+    return size * (price - state.entry)
+
+
+def _fee(market: Market, settings: Settings, state: State) -> Int32[Array, "*batch"]:
+    """Commission per contract and side."""
+    own = _at(market.commission_cents, state.market)
+    return jnp.where(jnp.asarray(settings.commission_cents) < 0, own, settings.commission_cents)
+
+
+def _flat_where(closes: Bool[Array, "*batch"], state: State) -> State:
+    """The state with its position removed."""
+    fields = ("position", "contracts", "entry", "stop", "target", "entry_t", "trailing", "break_even")
+    return state._replace(**{field: jnp.where(closes, 0, getattr(state, field)) for field in fields})
+
+
+def _divide(cents: Int32[Array, "*batch"], by: Int32[Array, "*#batch"] | int) -> Float32[Array, "*batch"]:
+    """The rounded quotient. XLA would multiply by the reciprocal of a constant, which rounds twice."""
+    divisor = jax.lax.optimization_barrier(jnp.asarray(by, jnp.float32))
+    return cents.astype(jnp.float32) / divisor
