@@ -80,10 +80,9 @@ class Policy(eqx.Module):
         features = modules.features(self.trunk, observation)
         logits = _masked(modules.apply(self.forward_head, features), forward_mask)
         backward_logits = self._backward_logits(observation, features)
-        moves = backward_logits[..., :-1] if self.finished_mask else backward_logits
         return PolicyOutput(
             log_pf=jax.nn.log_softmax(logits),
-            log_pb=jax.nn.log_softmax(_masked(moves, backward_mask)) if log_pb is None else log_pb,
+            log_pb=self._log_pb(backward_logits, backward_mask) if log_pb is None else log_pb,
             log_flow=(
                 jnp.zeros(logits.shape[:-1], logits.dtype)
                 if self.flow_head is None
@@ -102,18 +101,23 @@ class Policy(eqx.Module):
     ) -> Float[Array, "*nodes parents"]:
         """P_B alone: all that walking back needs."""
         logits = self._backward_logits(observation, modules.features(self.trunk, observation))
-        return jax.nn.log_softmax(_masked(logits[..., :-1] if self.finished_mask else logits, backward_mask))
+        return self._log_pb(logits, backward_mask)
 
     def _backward_logits(
         self, observation: Float[Array, "*nodes observation"], features: Float[Array, "*nodes features"]
     ) -> Float[Array, "*nodes outputs"]:
-        if self.backward == "maxent":  # no network knows it; to go on without would be another P_B
+        if self.backward == "maxent":  # not known here: it has to be given
             return jnp.full((*observation.shape[:-1], len(self.backward_logits)), jnp.nan, self.log_z.dtype)
         if self.backward_head is None:
             constant = jnp.array(self.backward_logits, self.log_z.dtype)
             return jnp.broadcast_to(constant, (*observation.shape[:-1], len(constant)))
         own = modules.features(self.backward_trunk, observation) if self.backward == "learned" else features
         return modules.apply(self.backward_head, own)
+
+    def _log_pb(
+        self, logits: Float[Array, "*nodes outputs"], backward_mask: Bool[Array, "*nodes parents"]
+    ) -> Float[Array, "*nodes parents"]:
+        return jax.nn.log_softmax(_masked(logits[..., :-1] if self.finished_mask else logits, backward_mask))
 
 
 def _log_undo_stop(
