@@ -24,6 +24,7 @@ from crossfade.algos.gflownet import (
     nodes_numpy,
     noise_numpy,
 )
+from crossfade.algos.gflownet.gradient_noise import gradient_noise
 from crossfade.algos.gflownet.tensors import to_tensors
 from crossfade.bridge.libraries import named_leaves
 from crossfade.envs.bayesnet.params import BayesNetParams
@@ -239,3 +240,21 @@ def test_the_expected_gradient_finds_the_target_and_the_gradient_of_the_expectat
     distance = exact_numpy.total_variation(found, graph.target)
     assert values[-1] < 1e-3 < 1 < values[0]
     assert distance > 0.2 if through_sampling else distance < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_noise_of_large_batches_has_no_bias(loss):
+    """The sampled gradients of the JAX half have the exact one for a mean."""
+    config = tiny(env=WORLDS[0], loss=loss, layers=1, batch_size=1000, **EXPLORING)
+    found = gradient_noise(config, batches=200, parameters=parameters_of(config))
+    assert found.bias < 2 * found.bias_error < 0.05
+    other = gradient_noise(replace(config, through_sampling=True), batches=200, parameters=parameters_of(config))
+    assert other.bias > 5 * other.bias_error  # sampling gives another gradient than that of the expected loss
+
+
+def test_vargrad_of_n_trajectories_is_too_small_by_one_part_in_n():
+    config = tiny(env=WORLDS[0], loss="vargrad", layers=1, batch_size=4)
+    found = gradient_noise(config, batches=20_000, parameters=parameters_of(config))
+    assert found.bias == pytest.approx(1 / 4, abs=3 * found.bias_error)
+    assert found.bias_error < 0.03 < found.noise

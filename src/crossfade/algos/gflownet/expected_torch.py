@@ -165,7 +165,7 @@ def _solve(graph: Graph, weight: Parents, constant: Vector) -> Vector:
 
 def _into(edges: Edges, graph: Graph) -> Parents:
     """The values of the transitions that lead into each state; zero where there is none."""
-    return edges[graph.parent, graph.redo].where(torch.from_numpy(graph.backward_mask), 0.0)
+    return edges[graph.parent, graph.redo].where(torch.as_tensor(graph.backward_mask, device=edges.device), 0.0)
 
 
 def _scale(config: GFlowNetConfig) -> float:
