@@ -95,13 +95,14 @@ def _agreement(params: Any, runs: dict[str, Path]) -> list[tuple[str, str]]:
 def heat(panels: Mapping[str, Sequence[Plane]], names: Sequence[tuple[str, str]]) -> Figure:
     """A column for each title and a row for each plane, which has one colour scale; `names` are those of its axes."""
     with matplotlib.rc_context(STYLE):
-        canvas = Figure(figsize=(2.7 * len(panels) + 0.6, 2.7 * len(names) + 0.4), layout="constrained")
+        canvas = Figure(figsize=(2.7 * len(panels) + 1.2, 2.7 * len(names) + 0.4), layout="constrained")
         grid = canvas.subplots(len(names), len(panels), squeeze=False)
         for row, (down, across) in enumerate(names):
             top = max(planes[row].max() for planes in panels.values())
             for axes, (title, planes) in zip(grid[row], panels.items(), strict=True):
                 axes.imshow(planes[row], vmin=0, vmax=top, cmap="viridis")
                 axes.set(title=title if row == 0 else "", xlabel=across)
+                axes.locator_params(nbins=5, integer=True)
             grid[row, 0].set_ylabel(down)
             canvas.colorbar(grid[row, -1].images[0], ax=grid[row].tolist(), shrink=0.8)
         return canvas
