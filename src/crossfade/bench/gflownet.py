@@ -1,120 +1,146 @@
-"""Iterations per second of a GFlowNet in every mode, in one run: `crossfade bench gflownet`.
+"""`crossfade bench gflownet`: iterations per second of a GFlowNet in every mode, and what the promises say of them.
 
-Contenders take turns in rounds, so that a disturbance of the machine meets all of them. Each is warmed up first; what
-the first chunk took beyond a later one is its compile time. A chunk ends when its metrics are on the host.
+A setting is measured in a process of its own (gflownet_worker.py), with all of the machine's cores and without
+compilations kept from before. Beside the speed stand two shares. *padding*: of the states on which the learner
+evaluates the networks, those that were not visited or that stand there a second time. *of peak*: the arithmetic that
+the algorithm needs (the networks forward and backward, once for each distinct state of a batch) per second, as a share
+of the fastest float32 matrix products that torch or JAX make on this machine; work done in vain does not count.
 """
 
+import json
 import os
-import resource
 import statistics
-import time
-from typing import Any, NamedTuple
+import subprocess
+import sys
+from typing import Any
 
-from ..algos.gflownet.config import GFlowNetConfig
-from ..config import apply
+from ..errors import CrossfadeError
 from ..run.provenance import session
-from ..trainers.training import make_trainer
 
+BASE, EARLY, TABLE, SCAN, FULL = (
+    "torch_pure",
+    "torch_pure, early stop",
+    "torch_pure, table",
+    "jax_full, plain scan",
+    "jax_full",
+)
+SMALL = ("env=grid", "env.n_dim=2", "env.length=16")
+LARGE = ("env=hypergrid", "env.n_dim=4", "env.length=16", "batch_size=128", "hidden=256")
+LARGE_ONES = ("torch", BASE, EARLY, SCAN, FULL)
+
+# name: settings, contenders, whether the policy is trained
 SETTINGS = {
-    "2-D length 16, batch 100, 128x2": ("env=grid", "env.n_dim=2", "env.length=16"),
-    "4-D length 16, batch 128, 256x2": (
-        "env=hypergrid",
-        "env.n_dim=4",
-        "env.length=16",
-        "batch_size=128",
-        "hidden=256",
+    "2-D length 16, batch 100, 128x2, trained": (
+        SMALL,
+        ("torch", BASE, EARLY, TABLE, "jax_minimal", "jax_policy", SCAN, FULL),
+        True,
     ),
+    "4-D length 16, batch 128, 256x2, untrained": (LARGE, LARGE_ONES, False),
+    "4-D length 16, batch 128, 256x2, trained": (LARGE, LARGE_ONES, True),
 }
-CONTENDERS: dict[str, tuple[str, ...]] = {
-    "torch": ("mode=torch",),
-    "torch_pure": ("mode=torch_pure", "execution=dense"),
-    "torch_pure, table": ("mode=torch_pure", "execution=table"),
-    "jax_minimal": ("mode=jax_minimal",),
-    "jax_policy": ("mode=jax_policy",),
-    "jax_full, dense": ("mode=jax_full", "execution=dense"),
-    "jax_full": ("mode=jax_full",),
-}
-HEAD = ("it/s", "from", "to", "wall ms", "CPU ms", "first s", "x torch", "x pure")
-TABLE_LIMIT = 4096  # states; above this a table is not worth a contender
-
-
-class Round(NamedTuple):
-    """One chunk of one contender."""
-
-    iterations: int
-    wall: float
-    cpu: float
-
-
-def run(rounds: int = 7, seconds: float = 1.0) -> dict[str, Any]:
-    """Every setting and contender: figures by name, ready for JSON."""
-    return {
-        "session": session(),
-        "settings": {name: _setting(words, rounds, seconds) for name, words in SETTINGS.items()},
-    }
-
-
-def _setting(words: tuple[str, ...], rounds: int, seconds: float) -> dict[str, Any]:
-    trainers, chunk, first, measured = {}, {}, {}, {}
-    for name, mode in CONTENDERS.items():
-        config = apply(GFlowNetConfig(), (*words, *mode))
-        if config.execution == "table" and config.env.length**config.env.n_dim > TABLE_LIMIT:
-            continue
-        trainers[name] = make_trainer("gflownet", config)
-        first[name], chunk[name] = _warm_up(trainers[name], seconds)
-        measured[name] = []
-    steps = dict.fromkeys(trainers, 0)
-    for _ in range(rounds):
-        for name, trainer in trainers.items():
-            n = chunk[name]
-            wall, cpu = time.perf_counter(), time.process_time()
-            trainer.run(steps[name], n)
-            measured[name].append(Round(n, time.perf_counter() - wall, time.process_time() - cpu))
-            steps[name] += n
-    return {name: _figures(rows, first[name]) for name, rows in measured.items()}
-
-
-def _warm_up(trainer: Any, seconds: float) -> tuple[float, int]:
-    """Compiles, and finds how many iterations fill a round; the compiled loop is compiled for that number."""
-    began = time.perf_counter()
-    trainer.run(0, 10)
-    compiling = time.perf_counter() - began
-    began = time.perf_counter()
-    trainer.run(0, 10)
-    chunk = max(10, round(10 * seconds / (time.perf_counter() - began)))
-    trainer.run(0, chunk)
-    return compiling, chunk
-
-
-def _figures(rows: list[Round], compiling: float) -> dict[str, float]:
-    rates = [row.iterations / row.wall for row in rows]
-    return {
-        "its": statistics.median(rates),
-        "its_low": min(rates),
-        "its_high": max(rates),
-        "cpu_ms": 1e3 * statistics.median(row.cpu / row.iterations for row in rows),
-        "wall_ms": 1e3 * statistics.median(row.wall / row.iterations for row in rows),
-        "first_10_s": compiling,
-    }
+FIRST, _, LAST = SETTINGS
+# (setting, contender, baseline, least ratio of speeds)
+PROMISES = (
+    (FIRST, FULL, "torch", 40.0),
+    (FIRST, FULL, BASE, 5.0),
+    (FIRST, FULL, EARLY, 5.0),
+    (FIRST, FULL, TABLE, 1.5),
+    (LAST, FULL, EARLY, 1.0),
+    (LAST, FULL, SCAN, 2.0),
+)
+FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 
 
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
-    """The verb: measures, then prints a table or JSON."""
-    from ..verbs.common import print_json
-
-    record = run(rounds=3, seconds=0.3) if quick else run()
-    record["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
+    record = run(quick=quick, progress=not (quiet or as_json))
     if as_json:
-        return print_json(record)
-    import torch
+        print(json.dumps(record, indent=1))
+    else:
+        show(record)
+    return 0 if quick or all(promise["kept"] for promise in record["promises"]) else 1
 
-    print(
-        f"{os.cpu_count()} cores, torch threads {torch.get_num_threads()}, peak memory {record['peak_rss_mb']:.0f} MB"
-    )
-    for setting, rows in record["settings"].items():
-        print(f"\n{setting}\n{'':<20}" + "".join(f"{word:>9}" for word in HEAD))
-        for name, row in rows.items():
-            times = [row["its"] / rows[base]["its"] for base in ("torch", "torch_pure")]
-            figures = [row[key] for key in ("its", "its_low", "its_high", "wall_ms", "cpu_ms", "first_10_s")]
-            print(f"{name:<20}" + "".join(f"{value:>9.4g}" for value in (*figures, *times)))
-    return 0
+
+def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+    """The whole record: circumstances, every setting's figures, and the promises."""
+    rounds, seconds, train = (3, 0.3, 300) if quick else (7, 1.0, 2000)
+    settings = {}
+    for i, (name, (words, contenders, trains)) in enumerate(SETTINGS.items(), 1):
+        if progress:
+            print(f"setting {i} of {len(SETTINGS)}: {name}", file=sys.stderr)
+        settings[name] = _process(
+            {
+                "words": words,
+                "contenders": contenders,
+                "train": train if trains else 0,
+                "rounds": rounds,
+                "seconds": seconds,
+            }
+        )
+    return {"session": session(), "rounds": rounds, "settings": settings, "promises": promises(settings)}
+
+
+def promises(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each promise: the median over the rounds of the ratio of speeds within a round, and whether it suffices."""
+    rows = []
+    for setting, contender, baseline, needed in PROMISES:
+        measured = settings[setting]["contenders"]
+        pairs = zip(*(measured[name]["rounds"] for name in (baseline, contender)), strict=True)
+        ratio = statistics.median(slow["wall"] / fast["wall"] for slow, fast in pairs)
+        row = {"setting": setting, "contender": contender, "baseline": baseline}
+        rows.append({**row, "ratio": ratio, "needed": needed, "kept": ratio >= needed})
+    return rows
+
+
+def show(record: dict[str, Any]) -> None:
+    """Tables for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.width = max(console.width, 120)  # a pipe would get 80 columns and broken words
+    versions = ", ".join(f"{name} {number}" for name, number in record["session"]["versions"].items())
+    console.print(f"{record['session']['cores']} cores; {versions}")
+    for name, setting in record["settings"].items():
+        work, peak = setting["work"], setting["peak_flops"]
+        console.print(_table(Table, name, setting["contenders"]))
+        console.print(
+            f"{setting['threads']} threads, load {setting['load']:.1f}, peak memory {setting['peak_rss_mb']:.0f} MB; "
+            f"trajectories of {work['mean_length']:.1f} steps, the longest {work['longest']:.0f}; a batch has "
+            f"{work['distinct']:.0f} distinct states and needs {work['flops'] / 1e9:.3g} GFLOP; matrix products: torch "
+            f"{peak['torch'] / 1e9:.0f}, JAX {peak['jax'] / 1e9:.0f} GFLOP/s",
+            soft_wrap=True,
+        )
+    for row in record["promises"]:
+        console.print(
+            f"{'PASS' if row['kept'] else 'FAIL'}  {row['setting']}: {row['contender']} is {row['ratio']:.2f}x "
+            f"{row['baseline']}, promised {row['needed']:g}x",
+            soft_wrap=True,
+        )
+
+
+def _table(table_class: Any, title: str, contenders: dict[str, Any]) -> Any:
+    heads = ("contender", "it/s", "from..to", "wall ms", "CPU ms", "compile s", "RSS +MB", "padding", "of peak")
+    table = table_class(*heads, "x torch", "x pure", title=title, title_justify="left")
+    for name, row in contenders.items():
+        table.add_row(
+            name,
+            f"{row['its']:.4g}",
+            f"{row['its_low']:.4g}..{row['its_high']:.4g}",
+            f"{row['wall_ms']:.3g}",
+            f"{row['cpu_ms']:.3g}",
+            f"{row['compile_s']:.1f}",
+            f"{row['rss_mb']:.0f}",
+            f"{row['padding']:.0%}",
+            f"{row['peak_share']:.1%}",
+            *(f"{row['its'] / contenders[base]['its']:.3g}" for base in ("torch", BASE)),
+        )
+    return table
+
+
+def _process(request: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "crossfade.bench.gflownet_worker", json.dumps(request)]
+    finished = subprocess.run(command, capture_output=True, text=True, env=os.environ | FRESH)
+    if finished.returncode:
+        raise CrossfadeError(f"a process of the bench failed:\n{finished.stderr[-2000:]}")
+    return json.loads(finished.stdout.splitlines()[-1])

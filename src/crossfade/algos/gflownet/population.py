@@ -22,10 +22,11 @@ from ...envs.base_jax import Env
 from ...errors import UsageError
 from . import exact_jax, full
 from .config import GFlowNetConfig
-from .evaluation import graph_of
+from .known import graph_of
 from .learner_jax import log_pf_table, make_optimizer
 from .losses_jax import log_partition
 from .policy_jax import Policy
+from .replay_jax import Replay
 from .system_jax import System
 
 TRACED = ("lr", "lr_z", "epsilon", "temperature", "subtb_lambda")
@@ -39,6 +40,7 @@ class Members(NamedTuple):
 
     policy: Policy
     opt_state: PyTree
+    buffer: Replay | None
     key: PRNGKeyArray
     settings: dict[str, Array]
 
@@ -46,31 +48,25 @@ class Members(NamedTuple):
 class Population:
     """Members in the order of their configs, at the start; `run` trains all of them."""
 
+    varying = VARYING
+
     def __init__(self, configs: Sequence[GFlowNetConfig]):
         _check(configs)
         systems = [System(config) for config in configs]
         self.env, self.config = systems[0].env, replace(systems[0].config, **DEFAULTS)
-        policies = [system.make_policy(system.parameters()) for system in systems]
-        settings = {
-            name: jnp.array([getattr(config, name) for config in configs], self.config.dtype) for name in TRACED
-        }
-        policy = jax.tree.map(lambda *leaves: jnp.stack(leaves), *policies)
-        self.members = Members(
-            policy,
-            jax.vmap(_optimizer(self.config, policies[0]).init)(policy),
-            jax.random.wrap_key_data(jnp.stack([jnp.asarray(system.key) for system in systems])),
-            settings,
-        )
+        self.given = systems[0].given
+        members = [_member(system, config) for system, config in zip(systems, configs, strict=True)]
+        self.members = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
 
     def run(self, step: int, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Iterations `step` to `step + n` of every member: what `train` tells, on the host."""
-        self.members, metrics, exact = train(self.members, self.env, step, n, self.config)
+        self.members, metrics, exact = train(self.members, self.env, step, n, self.config, self.given)
         return jax.device_get(metrics), jax.device_get(exact)
 
 
 @partial(jax.jit, static_argnames=("env", "n", "config"), donate_argnames="members")
 def train(
-    members: Members, env: Env, first_step: int | Array, n: int, config: GFlowNetConfig
+    members: Members, env: Env, first_step: int | Array, n: int, config: GFlowNetConfig, given: full.Given
 ) -> tuple[Members, dict[str, Float[Array, "members n"]], dict[str, Float[Array, " members"]]]:
     """`n` iterations of every member: their metrics at each, and how far from the target each is at the end.
 
@@ -83,12 +79,27 @@ def train(
         tx = _optimizer(own, state.policy)
         # Compiled by itself it would want a config that can be hashed, and so no traced numbers in it.
         train_one = inspect.unwrap(full.train)
-        policy, opt_state, metrics = train_one(state.policy, tx, state.opt_state, env, state.key, first_step, n, own)
-        return state._replace(policy=policy, opt_state=opt_state), metrics
+        policy, opt_state, buffer, metrics = train_one(
+            state.policy, tx, state.opt_state, state.buffer, env, state.key, first_step, n, own, given
+        )
+        return state._replace(policy=policy, opt_state=opt_state, buffer=buffer), metrics
 
     members, metrics = _side_by_side(config)(member)(members)
     exact = {} if graph_of(config.env) is None else jax.lax.map(partial(_exact, env, config), members.policy)
     return members, metrics, exact
+
+
+def _member(system: System, config: GFlowNetConfig) -> Members:
+    """One run at its start."""
+    policy: Any = system.make_policy(system.parameters())
+    buffer: Any = system.start_buffer()
+    return Members(
+        policy,
+        _optimizer(config, policy).init(policy),
+        buffer,
+        jax.random.wrap_key_data(jnp.asarray(system.key)),
+        {name: jnp.asarray(getattr(config, name), config.dtype) for name in TRACED},
+    )
 
 
 def _side_by_side(config: GFlowNetConfig) -> Callable[[Callable], Callable]:
@@ -142,3 +153,5 @@ def _check(configs: Sequence[GFlowNetConfig]) -> None:
             )
     if configs[0].mode != "jax_full":
         raise UsageError(f"a population is trained in mode jax_full, got mode={configs[0].mode}. Leave the mode out.")
+    if configs[0].continuous:
+        raise UsageError(f"a population needs a discrete environment, got {configs[0].env}. Train its members alone.")
