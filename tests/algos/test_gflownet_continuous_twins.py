@@ -25,12 +25,7 @@ from crossfade.bridge.libraries import named_leaves
 from crossfade.envs.cube.params import CubeParams
 from crossfade.envs.torus.params import TorusParams
 from crossfade.random import random_numpy as random
-from crossfade.trainers.jax_full import JaxFullTrainer
-from crossfade.trainers.jax_minimal import JaxMinimalTrainer
-from crossfade.trainers.jax_policy import JaxPolicyTrainer
-from crossfade.trainers.torch_loop import TorchTrainer
-from crossfade.trainers.trainer import Snapshot
-from crossfade.trainers.training import precision
+from crossfade.trainers.training import make_trainer, precision
 
 KINDS = ("beta", "von_mises")
 WORLDS = {"cube": CubeParams(min_increment=0.25), "torus": TorusParams(n_turns=3, harmonics=2)}
@@ -154,25 +149,10 @@ def test_losses_and_gradients_are_the_same(world, backward, losses):
     assert difference(ours, theirs) < 1e-11
 
 
-TRAINERS = {
-    "torch": TorchTrainer,
-    "jax_minimal": JaxMinimalTrainer,
-    "jax_policy": JaxPolicyTrainer,
-    "jax_full": JaxFullTrainer,
-}
-
-
 def trained(config, updates):
     """Metrics and parameters after some updates in the config's mode."""
     with precision(config):
-        ours = system_torch.System(config)
-        systems = {
-            "torch": lambda: (ours,),
-            "jax_minimal": lambda: (ours, system_jax.System(config)),
-            "jax_policy": lambda: (system_jax.System(config), ours),
-            "jax_full": lambda: (system_jax.System(config), ours),
-        }[config.mode]()
-        trainer = TRAINERS[config.mode](*systems, Snapshot(ours.parameters()), 0)
+        trainer = make_trainer("gflownet", config)
         return trainer.run(0, updates), trainer.snapshot().parameters
 
 

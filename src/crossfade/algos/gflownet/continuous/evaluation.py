@@ -9,6 +9,7 @@ from jaxtyping import Float
 from ....envs.continuous_params import ContinuousParams
 from ....envs.cube.params import CubeParams
 from ....envs.registry import make
+from ....envs.torus.params import TorusParams
 from ....random import random_numpy as random
 from ..bounds import Built, bounds
 from ..config import GFlowNetConfig
@@ -67,13 +68,13 @@ def built(system: Sampler, policy: Any, trajectories: Trajectories) -> Built:
     return Built(np.asarray(trajectories.x[-1]), log_reward, (log_pf - log_pb).sum(0))
 
 
-def target_draws(params: ContinuousParams, n: int, key: np.ndarray) -> Points:
+def target_draws(params: CubeParams | TorusParams, n: int, key: np.ndarray) -> Points:
     """Exact draws from R / Z by rejection. Coordinates of the cube are independent, so each is drawn alone."""
     if isinstance(params, CubeParams):
         best = np.array([(1 + min(max(params.mu, 0.0), 1.0)) / 2])
         return _reject(replace(params, n_dim=1), best, n * params.n_dim, key).reshape(n, params.n_dim)
-    crest = [np.pi / (2 * params.alpha) if d % 2 == 0 else 0.0 for d in range(params.n_dim)]  # type: ignore[attr-defined]
-    return _reject(params, np.array(crest), n, key)
+    crest = np.array([0.0 if d % 2 else np.pi / (2 * params.alpha) for d in range(params.n_dim)])
+    return _reject(params, crest, n, key)
 
 
 def target_cells(params: ContinuousParams) -> Plane:

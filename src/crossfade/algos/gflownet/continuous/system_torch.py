@@ -81,10 +81,6 @@ class System:
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
 
-    def pure_moments(self, state: pure.State) -> dict[str, dict[str, Tensor]]:
-        """The state as torch's Adam would hold it, for a snapshot."""
-        return pure.moments(state, self.config)
-
     def pure_update(self, policy: Policy) -> Any:
         return pure.make_update(policy, self.config, learner_torch.loss)
 
