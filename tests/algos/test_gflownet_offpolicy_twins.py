@@ -29,10 +29,12 @@ SMALL = ("hidden=8", "batch_size=6", "dtype=float64")
 GRID = ("env=hypergrid", "env.length=4")
 MIXED = ("data=all", "data_batch=3", "replay_batch=4", "replay_capacity=5")
 CASES = {
-    "uniform, shared": ("replay_sampling=uniform", "backward=shared"),
-    "weighted, maxent": ("replay_sampling=weighted", "backward=maxent"),
+    "uniform, maxent": ("replay_sampling=uniform", "backward=maxent"),
     "weighted, fixed": ("replay_sampling=weighted", "backward=fixed", "backward_logits=(0.5,-1.0)"),
+    "weighted, shared": ("replay_sampling=weighted", "backward=shared"),
 }
+FIXED = CASES["weighted, fixed"]
+FAULTY = (*CASES["weighted, shared"], "legacy_double_step=true", "clip_norm=0.5")
 
 
 @pytest.fixture(autouse=True)
@@ -87,15 +89,16 @@ def test_the_buffers_stay_equal(x64):
     assert not equal(late, theirs)
 
 
-WORLDS = {
-    "hypergrid": (*GRID, "backward=maxent"),
-    "toy": ("env=toy", "execution=dense"),
-    "bits": ("env=bits", "env.n_bits=8", "env.word_bits=2", "env.n_modes=2", "env.order=prepend_append"),
-    "phylo": ("env=phylo", "env.n_species=4", "backward=learned"),
-}
+BITS = ("env=bits", "env.n_bits=8", "env.word_bits=2", "env.n_modes=2", "env.order=prepend_append")
+WORLDS = [
+    pytest.param((*GRID, "backward=maxent"), id="hypergrid"),
+    pytest.param(BITS, id="bits"),
+    pytest.param(("env=toy", "execution=dense"), id="toy", marks=pytest.mark.slow),
+    pytest.param(("env=phylo", "env.n_species=4", "backward=learned"), id="phylo", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize("words", WORLDS.values(), ids=WORLDS)
+@pytest.mark.parametrize("words", WORLDS)
 def test_ways_back_and_their_terms_are_the_same(words, x64):
     ours, policy, theirs, model = halves(*words)
     x = ours.sample(policy, random.key(1), 20, explore=False).x[-1]
@@ -104,8 +107,7 @@ def test_ways_back_and_their_terms_are_the_same(words, x64):
     assert equal((back.x, back.action, back.valid), (other.x, other.action, other.valid))
     assert np.array_equal(back.parent[moves], np.asarray(other.parent)[moves])
     again = ours.sample_back(policy, x, random.key(3))
-    if words[0] != "env=toy":  # whose objects have few ways
-        assert not np.array_equal(back.action, again.action)
+    assert not np.array_equal(back.action, again.action)
     for name, a, b in zip(
         losses_torch.Terms._fields, ours.terms(policy, back), theirs.terms(model, other), strict=True
     ):
@@ -150,8 +152,8 @@ def second_half(mode: str, words: tuple[str, ...], half: Snapshot) -> tuple[dict
 
 
 @cache
-def whole(mode: str, case: str) -> Run:
-    settings = config(*GRID, *MIXED, *CASES[case], f"mode={mode}")
+def whole(mode: str, words: tuple[str, ...]) -> Run:
+    settings = config(*GRID, *MIXED, *words, f"mode={mode}")
     with precision(settings):
         trainer = make_trainer("gflownet", settings)
         first, half = trainer.run(0, 15), trainer.snapshot()
@@ -175,56 +177,67 @@ def same_buffer(one: Snapshot, other: Snapshot) -> bool:
     return equal(one.buffer.values(), other.buffer.values())
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "torch"])
-def test_thirty_iterations_from_one_key_are_the_same_in_every_mode(mode, case):
-    expected, found = whole("torch", case), whole(mode, case)
+ABOVE = [mode for mode in MODES if mode != "torch"]
+RUNS = [
+    pytest.param(
+        mode,
+        words,
+        marks=pytest.mark.slow if case.endswith("shared") and mode != "jax_full" else (),
+        id=f"{mode}, {case}",
+    )
+    for mode in ABOVE
+    for case, words in CASES.items()
+]
+
+
+@pytest.mark.parametrize(("mode", "words"), RUNS)
+def test_thirty_iterations_from_one_key_are_the_same_in_every_mode(mode, words):
+    expected, found = whole("torch", words), whole(mode, words)
     assert largest_difference(leaves(expected.metrics, expected.end), leaves(found.metrics, found.end)) <= 1e-9
     assert same_buffer(expected.end, found.end) and same_buffer(expected.half, found.half)
 
 
 def test_what_is_replayed_and_how_makes_a_difference():
-    runs = [whole("torch", case).metrics["loss"] for case in CASES]
+    runs = [whole("torch", words).metrics["loss"] for words in CASES.values()]
     assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(runs, runs[1:] + runs[:1], strict=True))
-    buffer = whole("torch", "weighted, fixed").half.buffer
+    buffer = whole("torch", FIXED).half.buffer
     assert buffer is not None and int(buffer["size"]) == 5  # full, so that places are fought for
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_with_a_buffer_resumes_bit_for_bit(mode):
-    run = whole(mode, "weighted, fixed")
-    metrics, end = second_half(mode, CASES["weighted, fixed"], run.half)
+    run = whole(mode, FIXED)
+    metrics, end = second_half(mode, FIXED, run.half)
     expected = {name: values[15:] for name, values in run.metrics.items()}
     assert largest_difference(leaves(expected, run.end), leaves(metrics, end)) == 0
     assert same_buffer(run.end, end)
 
 
-SWITCHES = [("torch", mode) for mode in MODES if mode != "torch"] + [("jax_full", "torch")]
+SWITCHES = [("torch", mode) for mode in ABOVE] + [("jax_full", "torch")]
 
 
 @pytest.mark.parametrize(("first", "second"), SWITCHES, ids=[" to ".join(pair) for pair in SWITCHES])
 def test_a_run_with_a_buffer_may_change_its_mode_in_the_middle(first, second):
-    case = "weighted, fixed"
-    metrics, end = second_half(second, CASES[case], whole(first, case).half)
-    run = whole("torch", case)
+    metrics, end = second_half(second, FIXED, whole(first, FIXED).half)
+    run = whole("torch", FIXED)
     expected = {name: values[15:] for name, values in run.metrics.items()}
     assert largest_difference(leaves(expected, run.end), leaves(metrics, end)) <= 1e-9
     assert same_buffer(run.end, end)
 
 
 def test_a_run_that_loses_its_buffer_is_another_run():
-    run = whole("torch", "weighted, fixed")
-    metrics, _ = second_half("torch", CASES["weighted, fixed"], run.half._replace(buffer=None))
+    run = whole("torch", FIXED)
+    metrics, _ = second_half("torch", FIXED, run.half._replace(buffer=None))
     assert np.abs(metrics["loss"] - run.metrics["loss"][15:]).max() > 1e-3
 
 
 def test_a_checkpoint_holds_the_buffer(tmp_path):
-    words = (*GRID, *MIXED, *CASES["weighted, fixed"], "steps=30", "chunk=15", "checkpoint_every=15", "log_every=15")
+    words = (*GRID, *MIXED, *FIXED, "steps=30", "chunk=15", "checkpoint_every=15", "log_every=15")
     settings = config(*words, "mode=torch_pure")
     with RunDir.create(tmp_path, "gflownet", settings.parts, 0, settings) as run:
         train("gflownet", replace(settings, steps=15), run, quiet=True)
         train("gflownet", replace(settings, mode="jax_full"), run, resume=True, quiet=True)
-    found, expected = checkpoint.load(run.checkpoints, side="numpy"), whole("torch", "weighted, fixed").end
+    found, expected = checkpoint.load(run.checkpoints, side="numpy"), whole("torch", FIXED).end
     assert expected.buffer is not None and equal(found.replay["buffer"].values(), expected.buffer.values())
     assert largest_difference(expected.parameters, found.params) <= 1e-9
 
@@ -232,27 +245,17 @@ def test_a_checkpoint_holds_the_buffer(tmp_path):
 # The published faults
 
 
-@pytest.mark.parametrize("second", ["torch", "torch_pure", "jax_policy", "jax_full"])
+OTHERS = ["torch", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("torch_pure", "jax_full"))]
+
+
+@pytest.mark.parametrize("second", OTHERS)
 def test_a_trunk_stepped_twice_survives_a_change_of_mode(second):
-    words = (*CASES["uniform, shared"], "legacy_double_step=true", "clip_norm=0.5")
-    run = faulty()
-    metrics, end = second_half(second, words, run.half)
+    run = whole("jax_policy", FAULTY)
+    metrics, end = second_half(second, FAULTY, run.half)
     expected = {name: values[15:] for name, values in run.metrics.items()}
     assert largest_difference(leaves(expected, run.end), leaves(metrics, end)) <= 1e-9
-    right = whole("torch", "uniform, shared").metrics["loss"][15:]
+    right = whole("torch", CASES["weighted, shared"]).metrics["loss"][15:]
     assert np.abs(metrics["loss"] - right).max() > 1e-3
-
-
-@cache
-def faulty() -> Run:
-    settings = config(
-        *GRID, *MIXED, *CASES["uniform, shared"], "legacy_double_step=true", "clip_norm=0.5", "mode=jax_policy"
-    )
-    with precision(settings):
-        trainer = make_trainer("gflownet", settings)
-        first, half = trainer.run(0, 15), trainer.snapshot()
-        second = trainer.run(15, 15)
-        return Run({name: np.concatenate([first[name], second[name]]) for name in first}, half, trainer.snapshot())
 
 
 @pytest.mark.parametrize("fault", ["legacy_finished_mask=true", "legacy_untied_trunk=true"])
