@@ -8,6 +8,7 @@ import pytest
 
 from crossfade.algos.gflownet import (
     backward_numpy,
+    below,
     bounds,
     evaluation,
     exact_numpy,
@@ -174,6 +175,21 @@ def test_probabilities_are_estimated_without_bias(params):
     x = np.repeat(system.env.state(stops).x, 500, axis=0)
     p = np.exp(bounds.backward(system, policy, x, random.key(0)).ratio.reshape(len(stops), -1))
     assert (np.abs(p.mean(-1) - exact) < 5 * p.std(-1) / np.sqrt(500) + 1e-12).all()
+
+
+@pytest.mark.parametrize("params", [*WORLDS, GridParams(2, 4, 2, 2)], ids=str)
+def test_single_objects_have_their_exact_probability(params):
+    system = Tabular(params)
+    policy, stops = system.random(), np.flatnonzero(system.graph.forward_mask[:, -1])
+    exact = np.log(exact_numpy.terminating_distribution(system.graph, policy)[stops])
+    found = [below.log_probability(system, policy, x) for x in system.env.state(stops).x]
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+
+
+def test_an_object_above_too_many_states_is_refused():
+    system = Tabular(HypergridParams(2, 4))
+    with pytest.raises(UsageError, match="more than 8 states lie below"):
+        below.log_probability(system, system.random(), np.array([2, 2], np.int32), most=8)
 
 
 def test_exact_and_sampled_metrics_agree():
