@@ -16,7 +16,7 @@ from .config import GFlowNetConfig, needs_flow
 from .policy_torch import Policy
 from .tensors import to_tensors
 
-Objective = Callable[[Policy, Batch, GFlowNetConfig], tuple[Tensor, dict[str, Tensor]]]
+Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Tensor, dict[str, Tensor]]]
 """A value to make small, and what is logged with it."""
 
 

@@ -1,17 +1,15 @@
 """The learner as one function of tensors, for mode `torch_pure`: gradient and Adam in one `torch.compile`d step."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from . import losses_torch
-from .batch import Batch
 from .config import GFlowNetConfig
 from .learner_torch import Objective
-from .policy_torch import Policy
 
 Tensors = dict[str, Tensor]
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
@@ -26,18 +24,18 @@ class State(NamedTuple):
     step: Tensor  # updates made; of float64: bias corrections are powers of it
 
 
-class _Loss(torch.nn.Module):
+class _Loss(nn.Module):
     """The loss as a module around the policy, so that `functional_call` can run it on other parameters."""
 
-    def __init__(self, policy: Policy, config: GFlowNetConfig, objective: Objective):
+    def __init__(self, policy: nn.Module, config: GFlowNetConfig, objective: Objective):
         super().__init__()
         self.policy, self.config, self.objective = policy, config, objective
 
-    def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         return self.objective(self.policy, batch, self.config)
 
 
-def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
+def init(policy: nn.Module, optimizer: torch.optim.Adam) -> State:
     """The state in which a torch policy and its optimiser stand."""
     params = {name: p.detach().clone() for name, p in policy.named_parameters()}
     slots = {name: optimizer.state.get(p, {}) for name, p in policy.named_parameters()}
@@ -47,15 +45,15 @@ def init(policy: Policy, optimizer: torch.optim.Adam) -> State:
 
 
 def make_update(
-    policy: Policy, config: GFlowNetConfig, objective: Objective = losses_torch.loss
-) -> Callable[[State, Batch], tuple[State, dict[str, Tensor]]]:
+    policy: nn.Module, config: GFlowNetConfig, objective: Objective = losses_torch.loss
+) -> Callable[[State, Any], tuple[State, dict[str, Tensor]]]:
     """`update(state, batch) -> (state, info)`, not yet compiled."""
     module = _Loss(policy, config, objective)
 
-    def loss(params: Tensors, batch: Batch):
+    def loss(params: Tensors, batch: Any):
         return functional_call(module, {f"policy.{name}": p for name, p in params.items()}, (batch,))
 
-    def update(state: State, batch: Batch) -> tuple[State, dict[str, Tensor]]:
+    def update(state: State, batch: Any) -> tuple[State, dict[str, Tensor]]:
         grads, (_, info) = grad_and_value(loss, has_aux=True)(state.params, batch)
         if config.clip_norm is not None:
             squares = [g.square().sum() * _times(name, config) for name, g in grads.items() if name != "log_z"]
