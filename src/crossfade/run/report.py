@@ -84,11 +84,12 @@ def results(runs: Sequence[Run]) -> str:
 
 
 def curve_sections(runs: Sequence[Run]) -> list[Section]:
-    """For every metric its curve over steps and over seconds."""
+    """For every metric its curve over steps and over seconds; not for standard errors and what they are compared with."""
     from . import plots
 
     sections = []
-    for key in dict.fromkeys(key for run in runs for key in _metric_keys(run)):
+    keys = dict.fromkeys(key for run in runs for key in _metric_keys(run))
+    for key in (key for key in keys if not key.endswith(("_se", "_perfect"))):
         blocks = []
         for x, name in (("step", "steps"), ("wall", "seconds")):
             lines = [_curve(run, x, key) for run in runs if key in run.metrics]
