@@ -21,6 +21,7 @@ SHOWN = {
     "train/mean_log_reward": "mean log R",
     "train/mean_length": "mean length",
 }
+DISTANCES = ("eval/tv", "eval/log_z_error", "train/loss")  # from 0, seen on a logarithmic axis
 
 
 def record(
@@ -76,7 +77,7 @@ def write_page(path: Path, found: Mapping[str, Any]) -> Path:
             if (curve := member["curves"].get(key)) and None not in curve["value"]
         ]
         if lines:
-            picture = plots.curves(lines, xlabel="steps", ylabel=name, log=key.startswith("eval/"))
+            picture = plots.curves(lines, xlabel="steps", ylabel=name, log=key in DISTANCES)
             sections.append(Section(name, [figure(plots.to_svg(picture), f"{key} over steps")]))
     sections.append(Section("Settings that all share", [code(yaml.safe_dump(found["config"], sort_keys=False))]))
     over = ", ".join(f"{key} {', '.join(values)}" for key, values in found["over"].items())
@@ -104,6 +105,7 @@ def _over_seeds(found: Mapping[str, Any]) -> list[list[Any]]:
         known = [value for value in values if value is not None]
         figures = [statistics.fmean(known), min(known), max(known)] if known else [None] * 3
         rows.append([label, len(values), *figures])
+    rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     return [["settings", "seeds", *(f"{SHOWN[key]}, {word}" for word in ("mean", "least", "largest"))], *rows]
 
 
