@@ -84,7 +84,7 @@ def results(runs: Sequence[Run]) -> str:
 
 
 def curve_sections(runs: Sequence[Run]) -> list[Section]:
-    """For every metric its curve over steps and over seconds; not for standard errors and what they are compared with."""
+    """For every metric, standard errors and ideal values excepted, its curve over steps and over seconds."""
     from . import plots
 
     sections = []

@@ -1,5 +1,6 @@
 """Verbs that run systems: train, climb, eval, report, bench."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,7 +139,8 @@ class Eval(Common):
         for name, array in found.arrays.items():
             write_array(run.eval / f"{name}.npy", array)
         written = {"step": bundle.step, **asdict(effort), "test_set": found.test_set, **found.metrics}
-        written = {name: None if value != value else value for name, value in written.items()}  # JSON has no NaN
+        finite = lambda value: not isinstance(value, float) or math.isfinite(value)
+        written = {name: value if finite(value) else None for name, value in written.items()}  # JSON has no NaN
         write_json(run.eval / f"{bundle.step:010d}.json", written)
         if self.json:
             return print_json(written)

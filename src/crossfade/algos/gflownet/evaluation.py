@@ -17,7 +17,7 @@ from ...envs.enumeration import Graph
 from ...errors import UsageError
 from ...random import random_numpy as random
 from . import bounds, exact_numpy, noise_floor, upstream_metrics
-from .known import Objects, draws, graph_of, objects_of, target_of
+from .known import draws, graph_of, objects_of, target_of
 
 TEST_SET = 1000  # objects whose probability is estimated one by one
 
@@ -76,7 +76,7 @@ def evaluate(
         arrays["distribution"] = exact_numpy.terminating_distribution(graph, np.asarray(log_pf(), np.float64))
         metrics |= _exact(graph, arrays["distribution"], effort is not None)
     if graph is None or effort is not None:
-        sampled = _Sampled(system, policy, effort or CHEAP)
+        sampled = _Sampled(system, policy, effort or CHEAP, known)
         metrics |= sampled.bounds()
         if effort is not None:
             metrics |= sampled.density() | sampled.agreement(effort.backward_samples)
@@ -100,17 +100,15 @@ def _exact(graph: Graph, p: Float[np.ndarray, " states"], in_full: bool) -> dict
 class _Sampled:
     """What sampled trajectories say of a policy."""
 
-    def __init__(self, system: Any, policy: Any, effort: Effort):
-        self.system, self.policy, params = system, policy, system.config.env
+    def __init__(self, system: Any, policy: Any, effort: Effort, log_z: float | None):
+        self.system, self.policy, self.log_z = system, policy, log_z
+        self.params = system.config.env
         seed = system.config.seed if effort.seed is None else effort.seed
         # A run splits its key in two, streams 0 and 1; this is stream 2.
         forward, target, backward, self.key = random.split(random.fold_in(random.key(seed), 2), 4)
-        self.objects: Objects | None = objects_of(params)
         self.made = bounds.forward(system, policy, effort.samples, forward)
-        self.drawn = draws(params, effort.samples, tuple(map(int, target)))
+        self.drawn = draws(self.params, effort.samples, tuple(map(int, target)))
         self.built = None if self.drawn is None else bounds.backward(system, policy, self.drawn, backward)
-        known = target_of(params)
-        self.log_z = None if known is None else known.log_z
         self.arrays = {"objects": self.made.x}
         if self.built is not None:
             self.arrays["agreement"] = np.stack([self.built.log_reward, self.built.ratio])
@@ -124,17 +122,19 @@ class _Sampled:
 
     def density(self) -> dict[str, float]:
         """The histogram of the objects made against the target, and their rewards."""
-        reward = np.exp(self.made.log_reward)
+        with np.errstate(over="ignore"):
+            reward = np.exp(self.made.log_reward)
         n = len(reward)
         found = {
             "sampled/mean_reward": float(reward.mean()),
             "sampled/mean_reward_se": float(reward.std(ddof=1) / np.sqrt(n)),
         }
-        if (objects := self.objects) is None:
+        if (objects := objects_of(self.params)) is None:
             return found
         p, size = objects.target, len(objects.x)
         q = np.bincount(objects.find(self.made.x), minlength=size) / n
-        tv_floor, kl_floor = noise_floor.total_variation_floor(p, n), noise_floor.kl_floor(p, n)
+        floors = (noise_floor.total_variation_floor, noise_floor.kl_floor, noise_floor.jsd_floor)
+        tv_floor, kl_floor, jsd_floor = (floor(p, n) for floor in floors)
         upstream = upstream_metrics.density(p, q)
         pairs = {
             "sampled/mean_reward": (found["sampled/mean_reward"], exact_numpy.mean_reward(p, objects.log_reward)),
@@ -145,10 +145,10 @@ class _Sampled:
             "sampled/tv": (exact_numpy.total_variation(p, q), tv_floor),
             "sampled/l1": (exact_numpy.l1(p, q), 2 * tv_floor),
             "sampled/kl": (upstream["kl"] * size, kl_floor),
-            "sampled/jsd": (exact_numpy.jsd(p, q), noise_floor.jsd_floor(p, n)),
+            "sampled/jsd": (exact_numpy.jsd(p, q), jsd_floor),
             "upstream/l1": (upstream["l1"], 2 * tv_floor / size),
             "upstream/kl": (upstream["kl"], kl_floor / size),
-            "upstream/jsd": (upstream["jsd"], noise_floor.jsd_floor(p, n)),
+            "upstream/jsd": (upstream["jsd"], jsd_floor),
         }
         for name, (value, perfect) in pairs.items():
             found |= {name: float(value), f"{name}_perfect": float(perfect)}
@@ -171,12 +171,12 @@ class _Sampled:
 
     def _test_objects(self) -> tuple[Int32[np.ndarray, "n d"], bool]:
         """The objects to judge by, and whether they are a sample rather than all."""
-        if self.objects is not None and len(self.objects.x) <= TEST_SET:
-            self.test_set = f"all {len(self.objects.x)} objects"
-            return self.objects.x, False
+        if (objects := objects_of(self.params)) is not None and len(objects.x) <= TEST_SET:
+            self.test_set = f"all {len(objects.x)} objects"
+            return objects.x, False
         if self.drawn is not None:
             x, source = self.drawn[:TEST_SET], "the target"
         else:
-            x, source = np.unique(self.made.x, axis=0)[:TEST_SET], "the policy"
+            x, source = np.unique(self.made.x[:TEST_SET], axis=0), "the policy"
         self.test_set = f"{len(x)} objects drawn from {source}"
         return x, True
