@@ -31,7 +31,7 @@ def gumbel(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array
 def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array, "..."]:
     """Standard normal numbers: the inverse error function of a uniform in (-1, 1)."""
     low = np.nextafter(np.array(-1, dtype), np.array(0, dtype))
-    return np.array(math.sqrt(2), dtype) * jax.lax.erf_inv(uniform(key, shape, dtype) * 2 + low)
+    return jax.lax.erf_inv(uniform(key, shape, dtype) * 2 + low) * np.array(math.sqrt(2), dtype)
 
 
 def _bits(key: PRNGKeyArray, size: int, width: int) -> UInt[Array, " size"]:

@@ -73,8 +73,8 @@ class System:
 
     def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
         """What losses are made of, along trajectories, in NumPy and float64."""
-        found = map(np.asarray, self._terms(policy, trajectories))
-        return Terms(*(part if part.dtype == bool else part.astype(np.float64) for part in found))
+        found = jax.device_get(self._terms(policy, trajectories))
+        return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(np.float64), found)
 
     def update(
         self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
@@ -98,7 +98,9 @@ class System:
     def _draw(self, policy: Policy, key: Array, n: int) -> Noise:
         return noise_jax.draw(jax.random.wrap_key_data(key), *self._sizes(policy, n), policy.kind, self.config.dtype)
 
-    def _choose_eagerly(self, policy: Policy, observation: Array, can_move: Array, can_jump: Array, noise: Noise) -> Any:
+    def _choose_eagerly(
+        self, policy: Policy, observation: Array, can_move: Array, can_jump: Array, noise: Noise
+    ) -> Any:
         choice = policy.forward_choice(observation)
         return acting_jax.choose(policy.kind, choice, can_move, can_jump, noise, self.config.epsilon)
 
