@@ -309,6 +309,9 @@ def test_crossfade_eval_judges_a_world_that_cannot_be_listed(tmp_path, capsys):
     assert printed["samples"] == 50 and printed["seed"] == 3
     assert printed["eval/elbo"] < printed["eval/elbo_perfect"] < printed["eval/eubo"]
     assert np.load(run / "eval" / "agreement.npy").shape == (2, 50)
+    assert main(["report", "--runs-dir", str(tmp_path), "--quiet"]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "What was learned: IsingParams" in page and "log p against log R" in page and "eval/gap_se over" not in page
 
 
 def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
@@ -329,7 +332,7 @@ def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
 
 @pytest.mark.slow
 def test_a_world_too_large_to_list_is_learned():
-    """Spins on a 4 x 4 torus: 43 million states. Measured: gap 0.056 +- 0.004, log Z 14.5611 between the bounds."""
+    """Spins on a 4 x 4 torus: 43 million states. Measured: gap 0.057 +- 0.004 around log Z = 14.5611, in 50 CPU seconds."""
     words = ("env=ising", "env.side=4", "backward=uniform", "batch_size=128", "lr=3e-3", "lr_period=1500")
     trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
     before = trainer.evaluate(evaluation.Effort(2000)).metrics
