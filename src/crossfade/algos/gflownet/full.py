@@ -16,7 +16,7 @@ from . import expected_jax, replay_jax
 from .batch import BackNoise, Batch, Noise, Trajectories
 from .config import GFlowNetConfig
 from .distinct import find
-from .evaluation import graph_of
+from .known import graph_of
 from .learner_jax import update
 from .losses_jax import loss
 from .nodes_jax import at_table, dense, table
@@ -67,7 +67,7 @@ def train(
     def iteration(carry: tuple[Policy, PyTree, Replay | None], step: Array) -> tuple[tuple, Info]:
         now = jax.random.fold_in(key, step)
         noise = draw(now, env.max_steps, config.batch_size, env.n_actions, config.dtype)
-        *state, info = iterate(*carry, noise, draw_off_policy(now, env, config) if off_policy else None)
+        *state, info = iterate(*carry, noise, _draw_back(now, env, config) if off_policy else None)
         return tuple(state), info
 
     (policy, opt_state, buffer), metrics = jax.lax.scan(
@@ -76,7 +76,7 @@ def train(
     return policy, opt_state, buffer, metrics
 
 
-def draw_off_policy(key: PRNGKeyArray, env: Env, config: GFlowNetConfig) -> BackNoise:
+def _draw_back(key: PRNGKeyArray, env: Env, config: GFlowNetConfig) -> BackNoise:
     """The randomness of an iteration's trajectories that are built backwards; `key` is the iteration's."""
     sizes = config.data_batch, config.replay_batch, config.replay_capacity * (config.replay_sampling == "weighted")
     return draw_back(jax.random.fold_in(key, 2), env.max_steps, *sizes, env.n_parents, config.dtype)

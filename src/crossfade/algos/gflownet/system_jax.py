@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Int, PyTree
 
 from ...envs.registry import make
-from ...errors import CheckpointError, NoCounterpart
+from ...errors import CheckpointError
 from ...random import random_numpy as random
 from . import (
     acting_jax,
@@ -43,11 +43,6 @@ class System:
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
-        if config.legacy_double_step and config.mode == "jax_minimal":
-            raise NoCounterpart(
-                "legacy_double_step: bridge.Step knows torch's Adam, not one that steps some parameters twice. Use "
-                "another mode than jax_minimal."
-            )
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.exact = config.objective == "expected"
         self.objective = full.expected(config) if self.exact else losses_jax.loss
