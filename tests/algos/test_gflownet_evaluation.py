@@ -332,7 +332,7 @@ def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
 
 @pytest.mark.slow
 def test_a_world_too_large_to_list_is_learned():
-    """Spins on a 4 x 4 torus: 43 million states. Measured: gap 0.057 +- 0.004 around log Z = 14.5611, in 50 CPU seconds."""
+    """Spins on a 4 x 4 torus, 43 million states. Measured: gap 0.057 +- 0.004 around log Z 14.5611, 50 CPU seconds."""
     words = ("env=ising", "env.side=4", "backward=uniform", "batch_size=128", "lr=3e-3", "lr_period=1500")
     trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
     before = trainer.evaluate(evaluation.Effort(2000)).metrics

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from ...envs.continuous_params import ContinuousParams
 from ...envs.grid.view import pairs, plane, sampled_plane
 from ...random import random_numpy as random
-from ...run.plots import COLOURS, INK, STYLE, to_svg
+from ...run.plots import COLOURS, INK, STYLE, Figure, matplotlib, to_svg
 from .config import GFlowNetConfig
 from .known import draws, graph_of, target_of
 
