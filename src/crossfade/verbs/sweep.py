@@ -36,12 +36,13 @@ class Sweep(Common):
 
     def run(self) -> int:
         from ..loading import load_attribute
+        from ..registry import lookup
         from ..run.files import write_json
         from ..trainers.training import precision
         from .sweep_report import record, show, write_page
 
         system, words = _system(self.words)
-        population_class = load_attribute(POPULATIONS[system])
+        population_class = load_attribute(lookup("population", POPULATIONS, system))
         base = _config(system, words, self.config, self.preset)
         over = read_over(self.over, population_class.varying)
         configs = combinations(base, over)
