@@ -49,7 +49,7 @@ def write_page(path: Path, title: str, rungs: Sequence[Rung], pictures: Sequence
     runs = [load_run(rung.run) for rung in rungs]
     ladder = [list(map(_toned, row(rung, rungs))) for rung in rungs]
     places = [[rung.mode, MODES[rung.mode], time_split(rung), _worst(rung.parity)] for rung in rungs]
-    shown = {"train/loss", "eval/tv"}
+    shown = {"train/loss", "eval/tv", "eval/gap"}
     return write_report(
         path,
         title,
@@ -73,7 +73,7 @@ THREADS = "Each framework runs with its own default number of threads on the cor
 
 
 def _measures(rungs: Sequence[Rung]) -> list[str]:
-    return [name for name in rungs[0].result if name in ("eval/tv", "eval/log_z_error")]
+    return [name for name in rungs[0].result if name in ("eval/tv", "eval/gap", "eval/log_z_error")]
 
 
 def _worst(parity: Comparison | None) -> str:
