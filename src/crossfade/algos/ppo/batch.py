@@ -33,3 +33,12 @@ class Noise(NamedTuple):
     gumbel: Any  # (steps, envs, a) added to log-probabilities before the argmax: a draw from them
     start: Any  # (steps, envs, 2) uniform: where the next episode begins if one ends at this step
     order: Any  # (epochs, steps * envs) permutations: which steps make up which minibatch
+
+
+class Carry(NamedTuple):
+    """What goes from one update to the next beside the network: the trainers' buffer."""
+
+    state: Any  # of the environments: (envs,) in every field
+    statistics: Any  # of the observations so far
+    episode_return: Any  # (envs,) of the episode that is under way
+    episode_length: Any  # (envs,) int32

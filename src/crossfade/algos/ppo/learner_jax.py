@@ -1,0 +1,96 @@
+"""Making an actor-critic and updating it on a rollout, in JAX. Twin: learner_torch.py."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PyTree
+
+from ...bridge.transforms import clip_by_global_norm
+from ..gflownet.modules_jax import filled
+from .batch import Minibatch, Rollout
+from .config import PPOConfig
+from .gae_jax import gae
+from .losses_jax import loss
+from .network_jax import ActorCritic
+
+Info = dict[str, Array]
+Updated = tuple[ActorCritic, PyTree, Info]
+
+
+def make_policy(config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, Any]) -> ActorCritic:
+    """The network of a config with the given parameters, by name, in `config.dtype`."""
+    policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers)
+    return filled(policy, parameters, config.dtype)
+
+
+def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
+    """torch's gradient clipping and Adam, without the learning rate: `update` is given that."""
+    adam = optax.scale_by_adam(eps=config.adam_eps)
+    return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
+
+
+def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"]:
+    """Of every step of a rollout, by the critic that was there."""
+    return gae(
+        rollout.reward,
+        rollout.value,
+        rollout.next_value,
+        rollout.terminated,
+        rollout.truncated,
+        config.gamma,
+        config.gae_lambda,
+        config.truncation,
+    )
+
+
+def update(
+    policy: ActorCritic,
+    tx: optax.GradientTransformation,
+    opt_state: PyTree,
+    batch: Minibatch,
+    learning_rate: Float[Array, ""],
+    config: PPOConfig,
+) -> Updated:
+    """One gradient step on a minibatch, and the parts of its loss."""
+    (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
+    params: PyTree = policy
+    updates, opt_state = tx.update(gradient, opt_state, params)
+    return eqx.apply_updates(policy, jax.tree.map(lambda u: -learning_rate * u, updates)), opt_state, info
+
+
+def update_epochs(
+    policy: ActorCritic,
+    tx: optax.GradientTransformation,
+    opt_state: PyTree,
+    rows: Callable[[Int[Array, " size"]], Minibatch],
+    order: Int[Array, "epochs n"],
+    learning_rate: Float[Array, ""],
+    config: PPOConfig,
+) -> Updated:
+    """All gradient steps on a rollout, and the mean over them of the parts of the loss.
+
+    `rows` gives the steps of the rollout with these numbers. Once the policy has moved further than `config.target_kl`
+    the remaining minibatches are skipped; `gradient_steps` tells how many were not.
+    """
+
+    def one(carry: tuple[ActorCritic, PyTree, Array], index: Int[Array, " size"]) -> tuple[tuple, tuple[Array, Info]]:
+        policy, opt_state, kl = carry
+        learn = lambda policy, opt_state: update(policy, tx, opt_state, rows(index), learning_rate, config)
+        if config.target_kl is None:
+            policy, opt_state, info = learn(policy, opt_state)
+            return (policy, opt_state, kl), (jnp.array(True), info)
+        told = jax.eval_shape(learn, policy, opt_state)[2]
+        skip = lambda policy, opt_state: (policy, opt_state, jax.tree.map(jnp.zeros_like, told))
+        goes_on = kl <= config.target_kl
+        policy, opt_state, info = jax.lax.cond(goes_on, learn, skip, policy, opt_state)
+        return (policy, opt_state, jnp.where(goes_on, info["approx_kl"], kl)), (goes_on, info)
+
+    start = policy, opt_state, jnp.zeros((), config.dtype)
+    index = order.reshape(config.epochs * config.minibatches, -1)
+    (policy, opt_state, _), (used, infos) = jax.lax.scan(one, start, index)
+    steps = used.sum(dtype=config.dtype)
+    return policy, opt_state, {name: each.sum() / steps for name, each in infos.items()} | {"gradient_steps": steps}

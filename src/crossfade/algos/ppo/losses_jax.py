@@ -1,0 +1,54 @@
+"""The losses of PPO (Schulman et al. 2017), in JAX. Twin: losses_torch.py."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .batch import Minibatch
+from .config import PPOConfig
+from .masked_jax import entropy, log_prob_of, log_probs
+from .network_jax import ActorCritic
+
+
+def policy_loss(log_ratio: Float[Array, " n"], advantage: Float[Array, " n"], clip: float) -> Float[Array, ""]:
+    """The surrogate, pessimistic about ratios that have moved further than `clip`."""
+    ratio = jnp.exp(log_ratio)
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
+
+
+def value_loss(
+    value: Float[Array, " n"], old_value: Float[Array, " n"], returns: Float[Array, " n"], clip: float | None
+) -> Float[Array, ""]:
+    """Half the squared error, with `clip` the larger of the value's and of the value's kept that near the old one."""
+    error = jnp.square(value - returns)
+    if clip is not None:
+        near = old_value + jnp.clip(value - old_value, -clip, clip)
+        error = jnp.maximum(error, jnp.square(near - returns))
+    return 0.5 * error.mean()
+
+
+def normalize(advantage: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Mean 0 and (biased) deviation 1."""
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+
+
+def loss(
+    network: ActorCritic, batch: Minibatch, config: PPOConfig
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The value to make small on a minibatch, and what it is made of."""
+    logits, value = network(batch.observation)
+    log_p = log_probs(logits, batch.mask, config.floor)
+    log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob
+    advantage = normalize(batch.advantage) if config.normalize_advantages else batch.advantage
+    policy = policy_loss(log_ratio, advantage, config.clip)
+    critic = value_loss(value, batch.value, batch.advantage + batch.value, config.clip_value)
+    spread = entropy(log_p, batch.mask).mean()
+    total = policy + config.value_coef * critic - config.entropy_coef * spread
+    ratio = jnp.exp(log_ratio)
+    return total, {
+        "loss": total,
+        "policy_loss": policy,
+        "value_loss": critic,
+        "entropy": spread,
+        "approx_kl": (ratio - 1 - log_ratio).mean(),
+        "clip_fraction": (jnp.abs(ratio - 1) > config.clip).mean(dtype=value.dtype),
+    }
