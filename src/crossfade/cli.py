@@ -26,7 +26,7 @@ VERBS = {
     "convert": Convert,
     "doctor": Doctor,
 }
-CONFIGURED = ("train", "climb")  # their key=value words are settings, read by the system's config
+CONFIGURED = ("train", "climb", "sweep")  # their key=value words are settings, read by the system's config
 
 
 def main(argv: list[str] | None = None) -> int:
