@@ -1,6 +1,6 @@
 """The networks of a continuous GFlowNet, in Equinox. Twin: policy_torch.py, with the same parameter names."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ class Policy(eqx.Module):
         components: int = 5,
         hidden: int = 128,
         layers: int = 2,
-        backward: Literal["shared", "learned", "fixed"] = "shared",
+        backward: str = "shared",
         flow: bool = False,
         z_dim: int = 1,
     ):
