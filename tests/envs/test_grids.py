@@ -6,6 +6,8 @@ from math import prod
 import numpy as np
 import pytest
 
+from crossfade.algos.gflownet import exact_numpy
+from crossfade.envs.enumeration import enumerate_states
 from crossfade.envs.grid.grid_numpy import Grid
 from crossfade.envs.grid.params import GridParams
 from crossfade.envs.grid.view import ascii_picture, pairs, plane, sampled_plane
@@ -72,3 +74,10 @@ def test_pictures_show_the_marginal_of_two_dimensions():
     point = np.zeros(16)
     point[6] = 1
     assert ascii_picture(point, GridParams(length=4)) == "    \n  @ \n    \n    "
+
+
+def test_ways_to_a_cell_are_counted_by_a_formula():
+    params = HypergridParams(n_dim=3, length=4)
+    graph = enumerate_states(Hypergrid(params))
+    x = Hypergrid(params).state(np.arange(params.length**params.n_dim)).x
+    np.testing.assert_allclose(params.log_paths(x, np), exact_numpy.log_path_counts(graph), atol=1e-12)

@@ -14,7 +14,7 @@ def resolve(config: GFlowNetConfig, env: Any) -> Execution:
     A table costs one evaluation per state of the environment, a dense batch one per step and trajectory. In one
     compiled program telling visited states apart costs little, and most are visited often or are padding.
     """
-    visited = (env.max_steps + 1) * config.batch_size
+    visited = (env.max_steps + 1) * (config.batch_size + config.replay_batch + config.data_batch)
     if config.loss == "mdb" and not env.terminating:
         raise UsageError(f"loss=mdb: expected an environment where every object may stop, got {env}. Use loss=db.")
     if config.execution == "table" and env.n_states is None:

@@ -41,13 +41,10 @@ def parameters(config: GFlowNetConfig, env: Any, key: np.ndarray, dtype: str = "
     Draws are made in float64 and rounded, so that a float32 run and a float64 run start at the same place.
     """
     table = shapes(config, env)
-    drawn: dict[str, np.ndarray] = {}
-    for i, (name, shape) in enumerate(table.items()):
-        if name == "log_z":
-            drawn[name] = np.full(shape, config.z_init, dtype)
-            continue
+    copied = [name for name in table if config.legacy_untied_trunk and name.startswith("backward_trunk.")]
+    drawn = {"log_z": np.full(table["log_z"], config.z_init, dtype)}
+    for i, name in enumerate(name for name in table if name not in (*copied, *drawn)):
         bound = 1 / math.sqrt(table[name.rsplit(".", 1)[0] + ".weight"][1])
-        drawn[name] = random.uniform(random.fold_in(key, i), shape, "float64", -bound, bound).astype(dtype)
-    if config.legacy_untied_trunk:
-        drawn |= {name: drawn[name.removeprefix("backward_")].copy() for name in drawn if "backward_trunk" in name}
-    return drawn
+        drawn[name] = random.uniform(random.fold_in(key, i), table[name], "float64", -bound, bound).astype(dtype)
+    drawn |= {name: drawn[name.removeprefix("backward_")].copy() for name in copied}
+    return {name: drawn[name] for name in table}

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Shaped
@@ -88,6 +89,11 @@ class HypergridParams(Params):
     @property
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.zeros(self.n_dim, np.int32)
+
+    def log_paths(self, x: Any, xp: ModuleType) -> Any:
+        """log of the number of ways from the source to x, a multinomial coefficient; `xp` is NumPy or jax.numpy."""
+        log_factorial = xp.asarray(np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.max_steps)))]))
+        return log_factorial[x.sum(-1)] - log_factorial[x].sum(-1)
 
     @cached_property
     def region(self) -> Int32[np.ndarray, " length"]:
