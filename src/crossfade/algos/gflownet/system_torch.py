@@ -1,5 +1,6 @@
 """A GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class System:
         self.key, self.init_key = random.split(random.key(config.seed))
         self.exact = config.objective == "expected"
         self.objective = _expected(config) if self.exact else losses_torch.loss
-        self.execution = "table" if self.exact else resolve(config, self.env)
+        self.execution = resolve(replace(config, execution="table") if self.exact else config, self.env)
         self.parents = config.loss == "fm"
         self.log_paths = backward_numpy.log_path_counts(self.env) if config.backward == "maxent" else None
         self.objects = None if config.data is None else data.load(config.data, self.env)
