@@ -127,8 +127,11 @@ def test_a_run_may_change_its_mode_in_the_middle(second, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_bit_for_bit(tmp_path):
-    words = [*SMALL[:3], "mode=jax_full", "steps=4000", "chunk=20", "checkpoint_every=200", "log_every=20"]
+@pytest.mark.parametrize("mode", MODES)
+def test_a_killed_run_resumes_bit_for_bit(mode, tmp_path):
+    steps = 4000 if mode == "jax_full" else 800
+    replay = ["replay_batch=4", "replay_capacity=20"]
+    words = [*SMALL[:3], *replay, f"mode={mode}", f"steps={steps}", "chunk=20", "checkpoint_every=200", "log_every=20"]
     command = [sys.executable, "-m", "crossfade", "train", "gflownet", *words, "--quiet", "--runs-dir"]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     killed = subprocess.Popen(
