@@ -125,11 +125,11 @@ def _sub_trajectory_balance(
         weight, normaliser = times
         last = decay * ending + 2 * residual_stop * first + residual_stop**2 * weight * here
         stopped = (stop * (total + last)).sum() / normaliser
-        before = [table[graph.parent] for table in carry]
-        ending = (p * (decay * before[2] + 2 * residual * before[1] + residual**2 * weight * before[0])).sum(-1)
-        total = (p * before[3]).sum(-1) + ending
-        first = decay * (p * (before[1] + residual * weight * before[0])).sum(-1)
-        return ((p * before[0]).sum(-1), first, ending, total), stopped
+        here, first, ending, total = (at_state[graph.parent] for at_state in carry)
+        ending = (p * (decay * ending + 2 * residual * first + residual**2 * weight * here)).sum(-1)
+        total = (p * total).sum(-1) + ending
+        first = decay * (p * (first + residual * weight * here)).sum(-1)
+        return ((p * here).sum(-1), first, ending, total), stopped
 
     weight = np.cumsum(float(decay) ** np.arange(len(graph.levels)))
     times = jnp.asarray(weight, start.dtype), jnp.asarray(np.cumsum(weight), start.dtype)

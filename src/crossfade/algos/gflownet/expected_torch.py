@@ -18,7 +18,7 @@ from ...errors import UsageError
 from .batch import Batch
 from .config import GFlowNetConfig
 from .losses_torch import regression
-from .policy_torch import PolicyOutput
+from .policy_torch import MASKED, PolicyOutput
 
 Scalar = Float[Tensor, ""]
 Vector = Float[Tensor, " states"]
@@ -124,11 +124,11 @@ def _sub_trajectory_balance(
         normaliser += weight
         last = decay * ending + 2 * residual_stop * first + residual_stop.square() * weight * here
         value = value + (stop * (total + last)).sum() / normaliser
-        before = here[graph.parent], first[graph.parent], ending[graph.parent]
-        ending = (p * (decay * before[2] + 2 * residual * before[1] + residual.square() * weight * before[0])).sum(-1)
-        total = (p * total[graph.parent]).sum(-1) + ending
-        first = decay * (p * (before[1] + residual * weight * before[0])).sum(-1)
-        here = (p * before[0]).sum(-1)
+        here, first, ending, total = (at_state[graph.parent] for at_state in (here, first, ending, total))
+        ending = (p * (decay * ending + 2 * residual * first + residual.square() * weight * here)).sum(-1)
+        total = (p * total).sum(-1) + ending
+        first = decay * (p * (first + residual * weight * here)).sum(-1)
+        here = (p * here).sum(-1)
     return _scale(config) * value
 
 
@@ -139,7 +139,7 @@ def _residuals(
     log_reward, moves = nodes.log_reward, every.valid.clone()
     moves[:, -1] = False
     if name == "fm":
-        inflow = output.logits[graph.parent, graph.redo].where(nodes.backward_mask, -1e30).logsumexp(-1)
+        inflow = output.logits[graph.parent, graph.redo].where(nodes.backward_mask, MASKED).logsumexp(-1)
         imbalance = inflow - output.logits.logsumexp(-1)
         return every.valid, imbalance[every.child].where(moves, (output.logits[:, -1] - log_reward)[:, None])
     if name == "db":
