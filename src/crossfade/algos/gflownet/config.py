@@ -99,6 +99,8 @@ class GFlowNetConfig(RunConfig):
             )
         if (self.legacy_untied_trunk or self.legacy_double_step) and self.backward != "shared":
             raise UsageError(f"a fault of the shared trunk needs backward=shared, got backward={self.backward}.")
+        if self.legacy_untied_trunk and self.legacy_double_step:
+            raise UsageError("legacy_untied_trunk leaves no shared trunk for legacy_double_step: use one of them.")
         if self.legacy_finished_mask and self.backward not in ("shared", "learned"):
             raise UsageError(f"legacy_finished_mask needs a P_B that is learned, got backward={self.backward}.")
         if self.backward_logits and self.backward != "fixed":

@@ -34,13 +34,17 @@ def gflownet(*words: str) -> Twin:
         jax=model,
         mapping=Mapping.by_name(policy, model),
         batches=batch,
-        forward=(lambda p, b: p(*b[:3]), lambda p, b: p(*b[:3])),
+        forward=(_forward, _forward),
         loss=(lambda p, b: losses_torch.loss(p, b, config), lambda p, b: losses_jax.loss(p, b, config)),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=config.lr),
         env=(_Stepper(ours.env, config.batch_size), _Stepper(theirs.env, config.batch_size)),
         actions=batch(0).action,
         rollout=(lambda p, key: ours.sample(p, key.numpy().astype(np.uint32)), theirs.sample),
     )
+
+
+def _forward(policy: Any, batch: Batch) -> Any:
+    return policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
 
 
 class _Stepper:
