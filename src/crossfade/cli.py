@@ -8,6 +8,7 @@ from pathlib import Path
 import tyro
 
 from .errors import CrossfadeError, UsageError, nearest
+from .verbs.audit import Audit
 from .verbs.proving import Convert, Doctor, List, Parity
 from .verbs.sweep import Sweep
 from .verbs.training import Bench, Climb, Eval, Report, Train
@@ -21,6 +22,7 @@ VERBS = {
     "sweep": Sweep,
     "parity": Parity,
     "bench": Bench,
+    "audit": Audit,
     "eval": Eval,
     "report": Report,
     "convert": Convert,
