@@ -107,6 +107,11 @@ class GFlowNetConfig(RunConfig):
             raise UsageError(f"backward_logits are those of backward=fixed, got backward={self.backward}.")
         if self.objective == "expected" and (self.replay_batch or self.data_batch):
             raise UsageError("objective=expected samples nothing: leave replay_batch and data_batch at 0.")
+        moments = self.loss in ("tb", "vargrad", "subtb") and self.regression not in ("square", "half")
+        if self.objective == "expected" and moments:
+            raise UsageError(
+                f"objective=expected of loss={self.loss} needs regression=square or half, got {self.regression}."
+            )
 
     @property
     def continuous(self) -> bool:
