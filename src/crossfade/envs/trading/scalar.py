@@ -6,6 +6,7 @@ Read it beside the docstring of `TradingParams`: the steps of a bar have the sam
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ...errors import UsageError
 from .market import Market, Outcome, Settings, State
 from .params import (
     BREAK_EVEN,
@@ -33,6 +34,8 @@ class ScalarTrading:
 
     def reset(self, m: int, t: int) -> State:
         """A flat account after bar `t` of market `m`."""
+        if t < self.params.window - 1:
+            raise UsageError(f"expected a start after bar {self.params.window - 1} or later, got bar {t}.")
         self.m, self.t, self.began = m, t, t
         self.commission = self.settings.commission_cents
         if self.commission < 0:
@@ -104,7 +107,7 @@ class ScalarTrading:
         self.high_water = max(self.high_water, self.equity)
         ended = bool(self.bars.last[self.m, b]) or b >= self.bars.length[self.m] - 1
         truncated = not bust and (ended or b - self.began >= self.settings.max_bars)
-        reward = np.float32(self.equity - before) / np.float32(10_000)
+        reward = np.float32(self.equity - before) * np.float32(1e-4)
         if self.rules.reward != "equity":
             entry_fee = self.commission * self.settings.contracts if reason != NONE else 0
             facts = Facts(
@@ -126,7 +129,7 @@ class ScalarTrading:
     def observation(self) -> Float[np.ndarray, " observation"]:
         """What a policy sees after bar t."""
         first = self.t - self.params.window + 1
-        rows = self.bars.features[self.m, np.maximum(np.arange(first, self.t + 1), 0)]
+        rows = self.bars.features[self.m, first : self.t + 1]
         f, position = np.float32, self.position
         close, atr = self._bar(self.bars.close, self.t), f(self._atr64()) * f(1 / 64)
         own = [f(position), f(0), f(0), f(0), f(0)]
@@ -137,7 +140,7 @@ class ScalarTrading:
         if self.params.phase == 2:
             limit, drawdown = self.settings.drawdown_cents, self.high_water - self.equity
             own += [f(self.trailing), f(self._open_result(close)) * f(1e-5), f(self.break_even)]
-            own += [np.clip(f(drawdown) / f(limit), f(0), f(2))]
+            own += [np.clip(f(drawdown) * (f(1) / f(limit)), f(0), f(2))]
             own += [np.clip(f(limit - drawdown) * f(1e-5), f(-2.5), f(2.5))]
             own += [f(self.mask()[i]) for i in (BUY, BREAK_EVEN, TRAIL)]
         return np.concatenate([rows.reshape(-1), np.array(own, np.float32)])

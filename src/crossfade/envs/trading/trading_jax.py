@@ -87,7 +87,7 @@ class Trading:
 
         state, opened = self._order(market, settings, state, action, bar)  # 1
         state = state._replace(stop=self._trailed_stop(market, settings, state, bar))  # 2
-        side, holds = state.position, state.position != 0
+        side, holds, trailing = state.position, state.position != 0, state.trailing != 0
 
         reason, level = self._touched(market, state, bar)  # 3, 4
         reason = jnp.where(holds & last & (reason == NONE), SESSION_END, reason)  # 5
@@ -124,15 +124,15 @@ class Trading:
         )
         over = last | (b - state.began >= settings.max_bars) | (b + 1 >= _at(market.length, state.market))
         if rules.reward == "equity":
-            reward = _divide(equity - equity_before, 10_000)
+            reward = (equity - equity_before) * jnp.float32(1e-4)
         else:
             facts = Facts(
                 held=before.position,
                 holds=state.position,
                 opened=opened,
                 moved=action == BREAK_EVEN,
-                trailed=(before.trailing == 0) & (action == TRAIL),
-                trailing=before.trailing != 0,
+                trailed=(action == TRAIL) & trailing,
+                trailing=trailing,
                 unrealised=unrealised,
                 reason=reason,
                 exit_result=jnp.where(closes, exit_result, 0),
@@ -174,7 +174,7 @@ class Trading:
         side = jnp.where(action == BUY, 1, -1)
         tick_cents, slippage = (_at(column, state.market) for column in (market.tick_cents, market.slippage))
         distance = _ticks(_at(market.atr64, *now), settings.stop_64)
-        distance = jnp.minimum(distance, settings.stop_cap_cents // tick_cents)
+        distance = jnp.minimum(distance, jnp.maximum(1, settings.stop_cap_cents // tick_cents))
         entry = (bar.open if rules.fill == "next_open" else _at(market.close, *now)) + side * slippage
         fees = settings.contracts * _fee(market, settings, state)
         opened = state._replace(
@@ -183,7 +183,7 @@ class Trading:
             entry=entry,
             stop=entry - side * distance,
             target=entry + side * distance * settings.target_ratio,
-            entry_t=state.t + 1 if rules.fill == "next_open" else state.t,
+            entry_t=state.t + 1,
             balance=state.balance - fees,
             trades=state.trades + 1,
             commissions=state.commissions + fees,
@@ -242,13 +242,17 @@ class Trading:
         return jnp.where(side != 0, reason, NONE), price
 
     def _window(self, market: Market, state: State) -> Float32[Array, "*batch features"]:
-        """The features of the last `window` bars, oldest first: one contiguous slice per account."""
+        """The features of the last `window` bars, oldest first: one contiguous slice per account.
+
+        It is NaN where it would begin before the data: a slice cannot, and would show later bars instead.
+        """
         width = self.params.n_features
         rows = jnp.asarray(market.features).reshape(len(market.features), -1)
         cut = lambda m, first: jax.lax.dynamic_slice(rows, (m, first), (1, self.params.window * width))[0]
         first = (state.t - self.params.window + 1) * width
         batch = state.t.shape
-        return jax.vmap(cut)(state.market.reshape(-1), first.reshape(-1)).reshape(*batch, -1)
+        seen = jax.vmap(cut)(state.market.reshape(-1), first.reshape(-1)).reshape(*batch, -1)
+        return jnp.where(first[..., None] >= 0, seen, jnp.nan)
 
     def _account(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch numbers"]:
         """What is said of the position and, in phase 2, of its management and the actions it allows."""
@@ -260,17 +264,17 @@ class Trading:
             self._profit(market, state) / atr,
             jnp.where(flat, 0, jnp.abs(state.stop - close)) / atr,
             jnp.where(flat, 0, jnp.abs(state.target - close)) / atr,
-            _divide(jnp.where(flat, 0, state.t - state.entry_t), 390),
+            jnp.where(flat, 0, state.t - state.entry_t + 1) * jnp.float32(1 / 390),
         ]
         if self.params.phase == 2:
             limit, drawdown = settings.drawdown_cents, state.high_water - self.equity(market, state)
             legal = self._legal(market, settings, state)
             numbers += [
                 state.trailing,
-                _divide(_worth(market, state, close), 100_000),
+                _worth(market, state, close) * jnp.float32(1e-5),
                 state.break_even,
-                jnp.clip(_divide(drawdown, limit), 0, 2),
-                jnp.clip(_divide(limit - drawdown, 100_000), -2.5, 2.5),
+                jnp.clip(drawdown * (jnp.float32(1) / limit), 0, 2),
+                jnp.clip((limit - drawdown) * jnp.float32(1e-5), -2.5, 2.5),
                 legal[BUY],
                 legal[BREAK_EVEN],
                 legal[TRAIL],
@@ -309,9 +313,3 @@ def _flat_where(closes: Bool[Array, "*batch"], state: State) -> State:
     """The state with its position removed."""
     fields = ("position", "contracts", "entry", "stop", "target", "entry_t", "trailing", "break_even")
     return state._replace(**{field: jnp.where(closes, 0, getattr(state, field)) for field in fields})
-
-
-def _divide(cents: Int32[Array, "*batch"], by: Int32[Array, "*#batch"] | int) -> Float32[Array, "*batch"]:
-    """The rounded quotient. XLA would multiply by the reciprocal of a constant, which rounds twice."""
-    divisor = jax.lax.optimization_barrier(jnp.asarray(by, jnp.float32))
-    return cents.astype(jnp.float32) / divisor

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int32
 
+from ...errors import UsageError
 from .market import Market, Outcome, Settings, State
 from .params import (
     BREAK_EVEN,
@@ -42,6 +43,8 @@ class Trading:
 
     def reset(self, market: Market, settings: Settings, m: Ints, t: Ints) -> State:
         """Flat accounts after bar t of market m."""
+        if (t < self.params.window - 1).any():
+            raise UsageError(f"expected a start after bar {self.params.window - 1} or later, got bar {t.min()}.")
         zero = np.zeros_like(t)
         initial = zero + np.int32(settings.initial_cents)
         fields = dict.fromkeys(State._fields, zero)
@@ -72,7 +75,7 @@ class Trading:
     def observe(self, market: Market, settings: Settings, state: State) -> Float[np.ndarray, "*batch observation"]:
         """What a policy sees."""
         p, at = self.params, (state.market, state.t)
-        bars = np.maximum(state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32), 0)
+        bars = state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32)
         rows = market.features[state.market[..., None], bars]
         close, atr, held = (
             market.close[at],
@@ -87,7 +90,7 @@ class Trading:
             limit, f = _int(settings.drawdown_cents), np.float32
             drawdown = state.high_water - self.equity(market, state)
             own += [state.trailing.astype(f), _open_result(market, state, close).astype(f) * f(1e-5)]
-            own += [state.break_even.astype(f), np.clip(drawdown.astype(f) / f(limit), f(0), f(2))]
+            own += [state.break_even.astype(f), np.clip(drawdown.astype(f) * (f(1) / f(limit)), f(0), f(2))]
             own += [np.clip((limit - drawdown).astype(f) * f(1e-5), f(-2.5), f(2.5))]
             mask = self.mask(market, settings, state)
             own += [mask[..., i].astype(f) for i in (BUY, BREAK_EVEN, TRAIL)]
@@ -106,7 +109,7 @@ class Trading:
         state, opened = self._order(market, settings, state._replace(illegal=state.illegal + ~legal), action, open_)
         state = self._trail(market, settings, state, t if rules.trail == "before" else b)
         state = state._replace(t=b)
-        trailing = state.trailing
+        trailing, contracts = state.trailing, state.contracts
 
         level, reason = self._touched(market, state, open_, high, low)
         state, result = self._close(market, settings, state, reason != NONE, level, np.zeros_like(slippage))
@@ -131,9 +134,9 @@ class Trading:
         equity = self.equity(market, state)
         state = state._replace(high_water=np.maximum(state.high_water, equity))
         ended = last | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
-        reward = (equity - before).astype(np.float32) / np.float32(10_000)
+        reward = (equity - before).astype(np.float32) * np.float32(1e-4)
         if rules.reward != "equity":
-            fee = np.where(reason != NONE, _commission(market, settings, state) * _int(settings.contracts), 0)
+            fee = np.where(reason != NONE, _commission(market, settings, state) * contracts, 0)
             unrealised = _open_result(market, state, close)
             trailed = (action == TRAIL) & (trailing == 1)
             happened = (held, state.position, opened, action == BREAK_EVEN, trailed, trailing == 1, unrealised)

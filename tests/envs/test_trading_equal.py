@@ -1,0 +1,120 @@
+"""Trading in plain Python, NumPy and JAX is one environment: the same number in every field of every step."""
+
+import hashlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from trading_cases import (
+    ALL_RULES,
+    ONE_SWITCH,
+    RULES,
+    Record,
+    assert_equal,
+    random_market,
+    random_settings,
+    walk_jax,
+    walk_numpy,
+    walk_scalar,
+)
+
+from crossfade.envs.trading import trading_jax, trading_numpy
+from crossfade.envs.trading.market import Settings, State
+from crossfade.envs.trading.params import BUST, LIQUIDATED, NONE, SESSION_END, STOP, TARGET, TradingParams
+from crossfade.envs.trading.scalar import ScalarTrading
+from crossfade.errors import UsageError
+
+MARKET = random_market()
+CALM = random_market(seed=1, spread=10)
+PHASE_2_ONLY = {"trail=same_bar", "break_even=sets", "trail_mask=in_position"}
+SWITCHES = [(switch, phase) for switch in ONE_SWITCH for phase in (1, 2) if phase == 2 or switch not in PHASE_2_ONLY]
+LEDGER = (*State._fields, "terminated", "truncated", "reason", "result")
+
+
+def accounts(walked: Record, n: int) -> Record:
+    return {name: column[:, :n] for name, column in walked.items() if name != "first"}
+
+
+@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("rules", RULES)
+def test_a_hundred_thousand_steps_are_equal(rules, phase):
+    params, n = TradingParams(phase, rules=RULES[rules]), 256
+    settings, published = random_settings(n), rules != "sound"
+    walked = walk_numpy(params, MARKET, settings, 70, n)  # 2 phases x 3 rule sets x 256 accounts x 70 steps
+    assert_equal(walk_jax(params, MARKET, settings, walked), walked, published)
+    assert_equal(walk_scalar(params, MARKET, settings, walked, range(16)), accounts(walked, 16), published)
+    assert set(np.unique(walked["reason"])) == {NONE, STOP, TARGET, SESSION_END, LIQUIDATED, BUST}
+    assert walked["terminated"].any() and walked["truncated"].any() and walked["illegal"].any()
+
+
+@pytest.mark.parametrize(("switch", "phase"), SWITCHES)
+def test_each_switch_is_equal_without_jit(switch, phase):
+    params, n = TradingParams(phase, window=2, rules=ONE_SWITCH[switch]), 1024
+    settings, published = random_settings(n, seed=1), switch.startswith("reward")
+    walked = walk_numpy(params, CALM, settings, 5, n)
+    assert_equal(walk_jax(params, CALM, settings, walked, jit=False), walked, published)
+    assert_equal(walk_scalar(params, CALM, settings, walked, range(64)), accounts(walked, 64), published)
+
+
+@pytest.mark.parametrize(("switch", "phase"), SWITCHES)
+def test_the_walk_notices_each_switch(switch, phase):
+    settings, rules = random_settings(1024, seed=1), (RULES["sound"], ONE_SWITCH[switch])
+    sound, flipped = (walk_numpy(TradingParams(phase, window=2, rules=each), CALM, settings, 5, 1024) for each in rules)
+    with pytest.raises(AssertionError):
+        assert_equal(flipped, sound)
+
+
+@pytest.mark.parametrize("broken", ["_ticks", "_worth", "_fee"])
+def test_the_walk_notices_a_broken_part(broken, monkeypatch):
+    params, settings = TradingParams(2, window=2), random_settings(64)
+    walked = walk_numpy(params, MARKET, settings, 4, 64)
+    right = getattr(trading_jax, broken)
+    monkeypatch.setattr(trading_jax, broken, lambda *given: right(*given) + 1)
+    with pytest.raises(AssertionError):
+        assert_equal(walk_jax(params, MARKET, settings, walked, jit=False), walked)
+
+
+def test_settings_written_into_the_program_give_the_same_observation():
+    """XLA divides by a constant otherwise than by an argument."""
+    settings = Settings(drawdown_cents=700_001)
+    twins = trading_numpy.Trading(TradingParams(2)), trading_jax.Trading(TradingParams(2))
+    t = np.arange(30, 330, dtype=np.int32)
+    state = twins[0].reset(MARKET, settings, t % 3, t)
+    state, _ = twins[0].step(MARKET, settings, state, t % 3)
+    observe = jax.jit(lambda market, state: twins[1].observe(market, settings, state))
+    found = observe(*jax.tree.map(jnp.asarray, (MARKET, state)))
+    np.testing.assert_array_equal(found, twins[0].observe(MARKET, settings, state))
+
+
+def test_a_window_that_begins_before_the_data_is_not_shown():
+    params, m, t = TradingParams(window=3), np.zeros(2, np.int32), np.array([1, 2], np.int32)
+    env = trading_jax.Trading(params)
+    state = env.reset(MARKET, Settings(), jnp.asarray(m), jnp.asarray(t))
+    seen = np.asarray(env.observe(jax.tree.map(jnp.asarray, MARKET), Settings(), state))
+    assert np.isnan(seen[0, :33]).all() and np.isfinite(seen[1]).all()
+    with pytest.raises(UsageError, match="bar 2 or later, got bar 1"):
+        trading_numpy.Trading(params).reset(MARKET, Settings(), m, t)
+    with pytest.raises(UsageError, match="bar 2 or later, got bar 1"):
+        ScalarTrading(params, MARKET, Settings()).reset(0, 1)
+
+
+def ledger_hash(walked: Record) -> str:
+    """A digest of every integer of every step."""
+    digest = hashlib.sha256()
+    for name in LEDGER:
+        digest.update(np.ascontiguousarray(walked[name], np.int32).tobytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("rules", RULES)
+def test_a_million_steps_have_one_ledger_hash(rules, phase):
+    params, n = TradingParams(phase, window=2, rules=ALL_RULES[rules]), 5000
+    market, settings = random_market(seed=3, bars=2000), random_settings(n, seed=4)
+    walked = walk_numpy(params, market, settings, 200, n, seed=5)
+    expected = ledger_hash(walked)
+    assert ledger_hash(walk_jax(params, market, settings, walked)) == expected
+    assert ledger_hash(walk_jax(params, market, settings, walked, jit=False)) == expected
+    assert ledger_hash(walk_scalar(params, market, settings, walked, range(n))) == expected
