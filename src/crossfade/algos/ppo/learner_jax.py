@@ -27,7 +27,7 @@ def make_policy(config: PPOConfig, observation_dim: int, n_actions: int, paramet
     return filled(policy, parameters, config.dtype)
 
 
-def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
+def make_optimizer(config: PPOConfig, policy: ActorCritic) -> optax.GradientTransformation:
     """torch's gradient clipping and Adam, without the learning rate: `update` is given that."""
     adam = optax.scale_by_adam(eps=config.adam_eps)
     return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)

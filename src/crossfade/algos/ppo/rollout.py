@@ -1,7 +1,7 @@
 """Collecting steps of many environments within a compiled program. The host's counterpart is host.py."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from .masked_jax import choose, log_prob_of, log_probs
 from .network_jax import ActorCritic
 
 
+@runtime_checkable
 class World(Protocol):
     """Environments that are stepped together, as pure functions of their states. Hashable: programs are made for it.
 

@@ -1,0 +1,295 @@
+"""PPO in JAX: formulas against oracles written out, the compiled loop against a loop in Python."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import combinations, product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
+
+from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
+from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.ppo.gae_jax import gae
+from crossfade.errors import UsageError
+from crossfade.nn import normalizer_jax as normalizer
+
+MODES = ("bootstrap", "mask", "terminal")
+
+
+def quadratic_gae(reward, value, next_value, terminated, truncated, gamma, gae_lambda, mode):
+    """Every advantage as its own sum of discounted errors, up to the end of its episode."""
+    steps, envs = reward.shape
+    advantage = np.zeros((steps, envs))
+    for t, n in product(range(steps), range(envs)):
+        for later in range(t, steps):
+            at = later, n
+            cut, final = truncated[at], terminated[at] or (truncated[at] and mode == "terminal")
+            error = reward[at] + (0 if final else gamma * next_value[at]) - value[at]
+            if not (cut and mode == "mask"):
+                advantage[t, n] += (gamma * gae_lambda) ** (later - t) * error
+            if cut or terminated[at]:
+                break
+    return advantage
+
+
+def test_gae_equals_its_definition_in_every_truncation_mode(x64):
+    rng = np.random.default_rng(0)
+    arrays = rng.normal(size=(3, 20, 5))
+    terminated = rng.random((20, 5)) < 0.15
+    truncated = (rng.random((20, 5)) < 0.15) & ~terminated
+    found = {}
+    for mode in MODES:
+        args = (*arrays, terminated, truncated, 0.9, 0.8, mode)
+        found[mode] = gae(*map(jnp.asarray, args[:5]), *args[5:])
+        np.testing.assert_allclose(found[mode], quadratic_gae(*args), rtol=1e-12, atol=1e-13)
+    assert all(np.abs(found[a] - found[b]).max() > 0.1 for a, b in combinations(MODES, 2))
+    assert not np.any(found["mask"][truncated])
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.05, 1 / 3])
+def test_masked_probabilities_live_on_legal_actions_alone(x64, floor):
+    rng = np.random.default_rng(1)
+    logits = 30 * rng.normal(size=(200, 3))
+    mask = rng.random((200, 3)) < 0.5
+    mask[:, 1] = True
+    log_p = masked_jax.log_probs(jnp.asarray(logits), jnp.asarray(mask), floor)
+    p, legal = np.exp(log_p), mask.sum(-1)
+    np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-12)
+    assert np.all(p[~mask] == 0) and np.all(p[mask] >= floor - 1e-15)
+    soft = np.where(mask, np.exp(logits - np.where(mask, logits, -np.inf).max(-1, keepdims=True)), 0)
+    soft /= soft.sum(-1, keepdims=True)
+    np.testing.assert_allclose(p, np.where(mask, (1 - floor * legal[:, None]) * soft + floor, 0), atol=1e-14)
+    spread = masked_jax.entropy(log_p, jnp.asarray(mask))
+    np.testing.assert_allclose(spread, [-sum(q * np.log(q) for q in row if q > 0) for row in p], atol=1e-12)
+    assert np.all(spread[legal == 1] == 0)
+
+    gumbel = rng.gumbel(size=(200, 3))
+    action = masked_jax.choose(log_p, jnp.asarray(gumbel))
+    assert np.all(np.take_along_axis(mask, np.asarray(action)[:, None], 1))
+    np.testing.assert_array_equal(masked_jax.log_prob_of(log_p, action), np.asarray(log_p)[np.arange(200), action])
+    spread_of = lambda x, mask: masked_jax.entropy(masked_jax.log_probs(x, mask, floor), mask).sum()
+    assert np.all(np.isfinite(jax.grad(spread_of)(jnp.asarray(logits), jnp.asarray(mask))))
+
+
+def test_a_gumbel_number_is_finite_where_its_uniform_number_is_zero():
+    config = small(n_steps=64, n_envs=256, dtype="float32", epochs=1, minibatches=1)
+    key = jax.random.fold_in(jax.random.key(0), 5)
+    noise = jax.jit(rollout.draw, static_argnums=(1, 2))(key, 3, config)
+    gumbel, start, order = jax.random.split(key, 3)
+    assert np.any(jax.random.uniform(gumbel, (64, 256, 3)) == 0)
+    np.testing.assert_array_equal(noise.gumbel, jax.random.gumbel(gumbel, (64, 256, 3)))
+    np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, 2)))
+    np.testing.assert_array_equal(noise.order[0], jax.random.permutation(jax.random.fold_in(order, 0), 64 * 256))
+
+
+NAMES = {
+    "mlp": {"trunk.0", "trunk.1", "actor.0", "critic.0"},
+    "seed": {"trunk.0", "trunk.1", "norms.0", "norms.1", "actor.0", "actor.1", "critic.0", "critic.1"},
+}
+
+
+def minibatch(n, observation_dim=3, seed=0):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n, 3)) < 0.6
+    mask[:, 0] = True
+    action = np.argmax(mask * rng.random((n, 3)), -1).astype(np.int32)
+    columns = (
+        rng.normal(size=(n, observation_dim)),
+        mask,
+        action,
+        -rng.random(n),
+        rng.normal(size=n),
+        rng.normal(size=n),
+    )
+    return Minibatch(*map(jnp.asarray, columns))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layers": 2, "floor": 0.02},
+        {"network": "seed", "clip_value": None, "normalize_advantages": False},
+    ],
+)
+def test_gradients_of_the_loss_equal_finite_differences(x64, changes):
+    config = small(entropy_coef=0.1, **changes)
+    start, batch = parameters(config), minibatch(8)
+    assert {name.rsplit(".", 1)[0] for name in start} == NAMES[config.network]
+    make = lambda values: learner_jax.make_policy(config, 3, 3, values)
+    value = jax.jit(lambda policy: losses_jax.loss(policy, batch, config)[0])
+    policy = make(start)
+    gradient = jax.jit(jax.grad(lambda policy: losses_jax.loss(policy, batch, config)[0]))(policy)
+    for seed in range(4):
+        direction = parameters(config, seed=seed + 1)
+        slope = sum(map(lambda a, b: jnp.vdot(a, b), jax.tree.leaves(gradient), jax.tree.leaves(make(direction))))
+        ahead, behind = (make({k: v + eps * direction[k] for k, v in start.items()}) for eps in (1e-6, -1e-6))
+        np.testing.assert_allclose(slope, (value(ahead) - value(behind)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_losses_equal_numbers_worked_out_by_hand(x64):
+    log_ratio, advantage = jnp.log(jnp.array([1.5, 1.5, 0.5, 1.1])), jnp.array([1.0, -1.0, -2.0, 2.0])
+    assert losses_jax.policy_loss(log_ratio, advantage, 0.2) == pytest.approx(-(1.2 - 1.5 - 1.6 + 2.2) / 4)
+    value, old, returns = jnp.array([2.0, 0.1]), jnp.array([1.0, 0.0]), jnp.array([3.0, 1.0])
+    assert losses_jax.value_loss(value, old, returns, None) == pytest.approx((1.0 + 0.81) / 4)
+    assert losses_jax.value_loss(value, old, returns, 0.2) == pytest.approx((1.8**2 + 0.81) / 4)
+    np.testing.assert_allclose(losses_jax.normalize(jnp.array([1.0, 3.0])), [-1, 1], rtol=1e-7)
+
+
+def test_statistics_are_those_of_all_rows_and_never_stall(x64):
+    rng = np.random.default_rng(0)
+    rows = 1000 + 3 * rng.normal(size=(60, 2))
+    statistics = normalizer.start(2, "float64")
+    np.testing.assert_allclose(normalizer.normalize(statistics, jnp.array([[0.5, -50.0]])), [[0.5, -10]], rtol=1e-7)
+    for part in np.split(rows, [10, 11, 40]):
+        statistics = normalizer.merge(statistics, jnp.asarray(part))
+    np.testing.assert_allclose(statistics.mean, rows.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(statistics.var, rows.var(0), rtol=1e-10)
+    assert statistics.count == 60
+    full_up = normalizer.Statistics(jnp.zeros(1, "float32"), jnp.ones(1, "float32"), jnp.array(2.0**25, "float32"))
+    moved = normalizer.merge(full_up, jnp.full((1, 1), 1000.0, "float32"))
+    assert moved.count == full_up.count and moved.mean > 0 and moved.var > 1
+
+
+def by_hand(policy, config, carry, noise, limits):
+    """The rollout of one environment after another, one step after another."""
+    columns = {name: [] for name in ("x", "t", "action", "log_prob", "value", "next_value", "reward", "advantage")}
+    see = lambda place, stats: normalizer.normalize(stats, WORLD.observe(DATA, limits, place))
+    last, ended = [], []
+    for n in range(config.n_envs):
+        place, rows = Place(*(column[n] for column in carry.state)), []
+        for t in range(config.n_steps):
+            logits, value = policy(see(place, carry.statistics))
+            log_p = masked_jax.log_probs(logits, WORLD.mask(DATA, limits, place), config.floor)
+            action = jnp.argmax(log_p + noise.gumbel[t, n])
+            after, outcome = WORLD.step(DATA, limits, place, action)
+            next_value = policy(see(after, carry.statistics))[1]
+            flags = outcome.terminated, outcome.truncated
+            rows.append((*place, action, log_p[action], value, next_value, outcome.reward, *flags))
+            place = WORLD.begin(DATA, limits, noise.start[t, n]) if any(flags) else after
+        rows = [np.array(column) for column in zip(*rows, strict=True)]
+        *rows, terminated, truncated = rows
+        cols = [c[:, None] for c in (rows[6], rows[4], rows[5], terminated, truncated)]
+        rows.append(quadratic_gae(*cols, config.gamma, config.gae_lambda, config.truncation)[:, 0])
+        for name, row in zip(columns, rows, strict=True):
+            columns[name].append(row)
+        last.append(place)
+        ended.append((terminated, truncated))
+    ends = np.stack([np.array(e) for e in ended], -1)  # (2, steps, envs)
+    return {name: np.stack(rows, -1) for name, rows in columns.items()}, last, ends
+
+
+@cache
+def rolled():
+    """A rollout of the toy world, with all that led to it."""
+    config = small(floor=0.25)
+    policy, _, _, carry = started(config)
+    limits = jax.tree.map(lambda s: s[0], settings(1))
+    noise = rollout.draw(jax.random.key(3), 3, config)
+    raw = jnp.asarray(np.random.default_rng(0).normal(size=(9, 3)))
+    carry = carry._replace(statistics=normalizer.merge(carry.statistics, raw))
+    collect = jax.jit(rollout.collect, static_argnums=(1, 6))
+    taken, after, told = collect(policy, WORLD, DATA, limits, carry, noise, config)
+    rows = rollout.minibatch_of(
+        WORLD, DATA, limits, taken, learner_jax.advantages(taken, config), carry.statistics, config
+    )
+    return config, policy, limits, noise, raw, carry, taken, after, told, rows
+
+
+def test_a_rollout_equals_one_made_step_by_step(x64):
+    config, policy, limits, noise, raw, carry, taken, after, told, _ = rolled()
+    expected, last, (terminated, truncated) = by_hand(policy, config, carry, noise, limits)
+    assert terminated.any() and truncated.any()
+    np.testing.assert_array_equal(taken.terminated, terminated)
+    np.testing.assert_array_equal(taken.truncated, truncated)
+    np.testing.assert_array_equal(taken.state.x, expected["x"])
+    np.testing.assert_array_equal(taken.state.t, expected["t"])
+    np.testing.assert_array_equal(after.state.x, [place.x for place in last])
+    np.testing.assert_array_equal(taken.action, expected["action"])
+    for name in ("log_prob", "value", "reward"):
+        np.testing.assert_allclose(getattr(taken, name), expected[name], rtol=1e-12)
+    next_value = np.where(terminated, 0, expected["next_value"])
+    np.testing.assert_allclose(np.where(terminated, 0, taken.next_value), next_value, rtol=1e-12)
+    advantage = learner_jax.advantages(taken, config)
+    np.testing.assert_allclose(advantage, expected["advantage"], rtol=1e-10)
+
+    seen = np.concatenate([raw, WORLD.observe(DATA, limits, taken.state).reshape(-1, 3)])
+    np.testing.assert_allclose(after.statistics.mean, seen.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(after.statistics.var, seen.var(0), rtol=1e-12)
+    assert told["illegal"] == 0 and told["episodes"] == (terminated | truncated).sum()
+    assert told["mean_reward"] == pytest.approx(expected["reward"].mean())
+    shares = [told[f"action_share_{a}"] for a in range(3)]
+    np.testing.assert_allclose(shares, np.bincount(expected["action"].ravel(), minlength=3) / 24)
+    ended_at = [(t, n) for t, n in np.argwhere(terminated | truncated)]
+    assert told["mean_episode_length"] == pytest.approx(np.mean([expected["t"][at] + 1 for at in ended_at]))
+
+
+def test_a_rollout_is_minibatched_as_it_was_seen(x64):
+    config, policy, _, _, _, _, taken, *_, rows = rolled()
+    batch = rows(jnp.arange(24)[::-1])
+    np.testing.assert_allclose(policy(batch.observation)[1][::-1].reshape(6, 4), taken.value, rtol=1e-12)
+    _, info = losses_jax.loss(policy, batch, config)
+    assert abs(info["approx_kl"]) < 1e-14 and info["clip_fraction"] == 0
+
+
+def run(config, *chunks, **limits):
+    """The metrics of a run made in chunks, and where it ended."""
+    policy, tx, opt_state, carry = started(config)
+    metrics, step = [], 0
+    for n in chunks:
+        policy, opt_state, carry, told = full.train(
+            policy, tx, opt_state, carry, WORLD, DATA, settings(n, **limits), rates(config, step, n), KEY, step, config
+        )
+        metrics.append(jax.device_get(told))
+        step += n
+    joined = {name: np.concatenate([part[name] for part in metrics]) for name in metrics[0]}
+    return joined, (policy, opt_state, carry)
+
+
+KEY = jax.random.key(7)
+
+
+def test_a_run_in_chunks_equals_one_in_a_single_call(x64):
+    whole, end = run(small(), 4)
+    cut, same_end = run(small(), 2, 2)
+    assert len(set(whole["loss"])) == 4
+    for name, column in whole.items():
+        np.testing.assert_allclose(cut[name], column, rtol=1e-11, atol=1e-13, err_msg=name)
+    for a, b in zip(jax.tree.leaves(end), jax.tree.leaves(same_end), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_neither_chunks_nor_settings_nor_data_compile_anew(x64):
+    before = full.train._cache_size()
+    config = small(seed=1)
+    first, _ = run(config, 2, 2, 2)
+    other, _ = run(config, 2, last=2, prize=3.0)
+    assert full.train._cache_size() == before + 1
+    assert not np.array_equal(first["mean_reward"][:2], other["mean_reward"])
+    assert np.all(other["mean_episode_length"] <= 2)
+
+
+@pytest.mark.parametrize("target, steps", [(None, 6), (1e-6, 2)])
+def test_an_update_is_its_gradient_steps_and_stops_at_the_target(x64, target, steps):
+    """The minibatch that finds the policy too far away is still used, those after it are not."""
+    config, policy, _, noise, *_, rows = rolled()
+    config, tx, lr = replace(config, target_kl=target), optimizer(config), jnp.array(0.05)
+    whole = lambda policy, state: learner_jax.update_epochs(policy, tx, state, rows, noise.order, lr, config)
+    single = jax.jit(lambda policy, state, index: learner_jax.update(policy, tx, state, rows(index), lr, config))
+    state, losses = tx.init(policy), []
+    *found, info = jax.jit(whole)(policy, state)
+    for index in noise.order.reshape(6, 8)[:steps]:
+        policy, state, part = single(policy, state, index)
+        losses.append(part["loss"])
+    assert info["gradient_steps"] == steps
+    assert info["loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves((policy, state)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+
+
+def test_parameters_of_another_network_are_refused(x64):
+    config = small()
+    with pytest.raises(UsageError, match="norms.0.weight: expected None"):
+        learner_jax.make_policy(config, 3, 3, parameters(small(network="seed")))
