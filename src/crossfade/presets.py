@@ -29,5 +29,8 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
             "execution=dense",
             "steps=5000",
         ),
+        # Points of a square; without exploration one corner of four is found.
+        "cube": ("env=cube", "epsilon=0.3", "lr=3e-3", "clip_norm=10", "steps=2000"),
+        "torus": ("env=torus", "steps=2000"),
     },
 }

@@ -24,8 +24,11 @@ def uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Arra
 
 
 def gumbel(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array, "..."]:
-    """Standard Gumbel numbers: -log(-log(u))."""
-    return -jnp.log(-jnp.log(uniform(key, shape, dtype) + jnp.finfo(dtype).tiny))
+    """Standard Gumbel numbers: -log(-log(u)) with u above 0.
+
+    By a maximum: added, the smallest number would be lost, as XLA makes one constant of it and the 1 taken off before.
+    """
+    return -jnp.log(-jnp.log(jnp.maximum(uniform(key, shape, dtype), jnp.finfo(dtype).tiny)))
 
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array, "..."]:
