@@ -14,7 +14,10 @@ SOURCES = sorted(SRC.rglob("*.py"))
 MEETING_ROOMS = {"bridge", "parity", "checkpoint", "trainers", "bench"}
 TWIN_SUFFIXES = ("_numpy", "_torch", "_jax")
 INNER = {"bridge/dataflow", "parity/side", "random/threefry"}  # two sides of a mechanism, each with its own business
-OWN_ARGUMENTS = {"update"}  # in torch an optimiser is changed in place, in JAX its state goes in and comes out
+OWN_ARGUMENTS = {
+    "update",
+    "update_epochs",
+}  # in torch an optimiser is changed in place, in JAX its state goes in and comes out
 
 
 def twins() -> dict[Path, list[Path]]:

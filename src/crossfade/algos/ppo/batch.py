@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 class Rollout(NamedTuple):
     """A fixed number of steps of every environment, time first. Observations are not kept: states are, and small."""
 
-    state: Any  # of the environment before each step: (steps, envs) in every field
+    state: Any  # of the environment before each step: (steps, envs) in every field; on the host what was seen of it
     action: Any  # (steps, envs)
     log_prob: Any  # of the action, when it was taken
     value: Any  # of the state before the step

@@ -1,0 +1,1 @@
+"""Futures trading learned with PPO."""

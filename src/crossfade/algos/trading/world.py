@@ -1,0 +1,72 @@
+"""The world of a trading config: its market, its account, and where the first episodes begin. Framework-free."""
+
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Int32
+
+from ...envs.trading import build, synthetic
+from ...envs.trading.market import Market, Settings, State
+from ...envs.trading.trading_numpy import Trading
+from ...random import random_numpy as random
+from .config import TradingConfig
+
+Ints = Int32[np.ndarray, " sessions"]
+HELD_OUT = 1_000_003  # added to the seed of the days for those that are never learned from
+
+
+def market(config: TradingConfig) -> Market:
+    """The days to learn from."""
+    return _market(config.markets, config.days, config.data_seed, config.market, config.features, config.costs)
+
+
+def held_out(config: TradingConfig) -> Market:
+    """The days to be judged by."""
+    seed = config.data_seed + HELD_OUT
+    return _market(config.markets, config.eval_days, seed, config.market, config.features, config.costs)
+
+
+@lru_cache(maxsize=4)
+def _market(names: tuple[str, ...], days: int, seed: int, mode: synthetic.Mode, features, costs: bool) -> Market:
+    made = build.market(synthetic.bars(names, days, seed, mode), features, costs)
+    for array in made:
+        array.flags.writeable = False  # shared by whoever asks for the same market
+    return made
+
+
+def settings(config: TradingConfig, update: int) -> Settings:
+    """The account's settings during an update, as NumPy scalars: data, so that nothing is compiled anew."""
+    given = {
+        "drawdown_cents": round(100 * config.drawdown),
+        "stop_64": round(64 * config.stop_atr),
+        "target_ratio": config.target_ratio,
+        "contracts": config.contracts,
+        "max_bars": config.max_bars,
+    }
+    if config.commission is not None:
+        given["commission_cents"] = round(100 * config.commission)
+    values = {name: np.int32(value) for name, value in Settings(**given)._asdict().items()}
+    return Settings(**{**values, "progress": np.float32(min(update / config.steps, 1.0))})
+
+
+def keys(config: TradingConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Keys of the updates, of the initial parameters and of the first episodes."""
+    key, init_key, start_key = random.split(random.key(config.seed), 3)
+    return key, init_key, start_key
+
+
+def first_state(config: TradingConfig, market: Market) -> State:
+    """Flat accounts where the first episodes begin."""
+    env, uniform = Trading(config.params), random.uniform(keys(config)[2], (config.n_envs, 2), "float32")
+    return env.reset(market, settings(config, 0), *env.draw_start(market, uniform))
+
+
+def sessions(market: Market) -> tuple[Ints, Ints]:
+    """The market and the first bar of every session in which an episode can begin."""
+    found = []
+    for m, n in enumerate(market.n_start):
+        start = market.start[m, :n]
+        opens = start[np.concatenate([[True], np.diff(start) > 1])]
+        found.append((np.full(len(opens), m, np.int32), opens))
+    m, t = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return m, t
