@@ -26,7 +26,7 @@ from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.errors import UsageError
 
 MARKET = random_market()
-CALM = random_market(seed=1, spread=10)
+CALM = random_market(seed=1, spread=5)
 PHASE_2_ONLY = {"trail=same_bar", "break_even=sets", "trail_mask=in_position"}
 SWITCHES = [(switch, phase) for switch in ONE_SWITCH for phase in (1, 2) if phase == 2 or switch not in PHASE_2_ONLY]
 LEDGER = (*State._fields, "terminated", "truncated", "reason", "result")

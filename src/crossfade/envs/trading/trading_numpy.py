@@ -36,10 +36,8 @@ class Trading:
 
     def draw_start(self, market: Market, uniform: Float[np.ndarray, "*batch 2"]) -> tuple[Ints, Ints]:
         """A market and a bar after which an episode may begin, from two uniform numbers."""
-        markets = len(market.n_start)
-        m = np.minimum((uniform[..., 0] * markets).astype(np.int32), markets - 1)
-        count = market.n_start[m]
-        return m, market.start[m, np.minimum((uniform[..., 1] * count).astype(np.int32), count - 1)]
+        m = _floor(uniform[..., 0], _int(len(market.n_start)))
+        return m, market.start[m, _floor(uniform[..., 1], market.n_start[m])]
 
     def reset(self, market: Market, settings: Settings, m: Ints, t: Ints) -> State:
         """Flat accounts after bar t of market m."""
@@ -234,6 +232,11 @@ class Trading:
 
 def _int(value: int | np.ndarray) -> np.ndarray:
     return np.asarray(value, np.int32)
+
+
+def _floor(uniform: Float[np.ndarray, "*batch"], n: Int32[np.ndarray, "*#batch"]) -> Ints:
+    """One of 0 .. n - 1. In the precision of the uniform numbers, as in the twin: int32 would widen it."""
+    return np.minimum(np.asarray(uniform * n.astype(uniform.dtype)).astype(np.int32), n - 1)
 
 
 def _commission(market: Market, settings: Settings, state: State) -> Ints:

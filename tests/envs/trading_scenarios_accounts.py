@@ -1,0 +1,271 @@
+"""More scenarios of trading, in the words of trading_scenarios.py: what ends an account, and managed positions."""
+
+from typing import Any
+
+from trading_scenarios import FALLS, LOST, QUIET, RISES, Scenario, long, short
+
+from crossfade.envs.trading.params import (
+    BREAK_EVEN,
+    BUST,
+    BUY,
+    HOLD,
+    LIQUIDATED,
+    NONE,
+    SELL,
+    STOP,
+    STOP_TRAILING,
+    TRAIL,
+)
+
+
+def managed(name: str, bars: list[tuple[int, int, int, int]], actions: list[int], expect: Any, **more: Any) -> Scenario:
+    """A BUY after a quiet bar 0, then phase 2."""
+    return Scenario(name, [QUIET, *bars], [BUY, *actions], expect, phase=2, **more)
+
+
+FAR = {"stop_64": 640}  # a stop 40 ticks away
+
+ACCOUNTS = [
+    long(
+        "bust: below the floor within the bar",
+        (100, 100, 95, 99),
+        settings=FAR | {"drawdown_cents": 5000},
+        **dict(
+            reason=BUST, result=-3100, balance=4_996_900, terminated=True, truncated=False, slippages=2000, losses=1
+        ),
+    ),
+    short(
+        "bust of a short, at the high",
+        (100, 105, 100, 101),
+        settings=FAR | {"drawdown_cents": 5000},
+        reason=BUST,
+        result=-3100,
+        terminated=True,
+    ),
+    long(
+        "at the floor is not below it",
+        (100, 100, 95, 99),
+        settings=FAR | {"drawdown_cents": 6050},
+        reason=NONE,
+        terminated=False,
+        position=1,
+    ),
+    long(
+        "drawdown=close: only the close counts",
+        (100, 100, 95, 99),
+        rules={"drawdown": "close"},
+        settings=FAR | {"drawdown_cents": 5000},
+        reason=NONE,
+        terminated=False,
+    ),
+    long("bust by a stop", FALLS, settings={"drawdown_cents": 4000}, **LOST, terminated=True, truncated=False),
+    long(
+        "bust in the last bar is no truncation",
+        FALLS,
+        settings={"drawdown_cents": 4000},
+        market={"last": [2]},
+        **LOST,
+        terminated=True,
+        truncated=False,
+    ),
+    Scenario(
+        "a range after the exit is no drawdown",
+        [QUIET, QUIET, (100, 100, 50, 60), QUIET],
+        [BUY, HOLD],
+        {2: LOST | dict(terminated=False)},
+        settings={"drawdown_cents": 4100},
+    ),
+    Scenario(
+        "the floor follows the high water",
+        [QUIET, (100, 110, 100, 110), (110, 110, 103, 105), QUIET],
+        [BUY, HOLD],
+        {1: dict(high_water=5_008_950, terminated=False), 2: dict(reason=BUST, result=2900, terminated=True, wins=1)},
+        settings=FAR | {"drawdown_cents": 5000, "lock_cents": 1_000_000},
+    ),
+    Scenario(
+        "until it is locked",
+        [QUIET, (100, 110, 100, 110), (110, 110, 103, 105), QUIET],
+        [BUY, HOLD],
+        {2: dict(reason=NONE, terminated=False, position=1)},
+        settings=FAR | {"drawdown_cents": 5000, "lock_cents": 1000},
+    ),
+    Scenario(
+        "a high water of closes alone",
+        [QUIET, (100, 112, 100, 100), QUIET],
+        [BUY],
+        {1: dict(high_water=5_000_000, cents=-1050)},
+        settings=FAR,
+    ),
+    Scenario(
+        "a close raises the floor of later bars only",
+        [QUIET, (100, 112, 97, 112), QUIET],
+        [BUY],
+        {1: dict(terminated=False, high_water=5_010_950)},
+        settings=FAR | {"drawdown_cents": 5000},
+    ),
+    Scenario(
+        "liquidation",
+        [QUIET, (100, 101, 99, 99), QUIET, QUIET],
+        [BUY, BUY],
+        {
+            1: dict(reason=LIQUIDATED, result=-3100, balance=4_996_900, terminated=False, truncated=False, mask="HBS"),
+            2: dict(trades=2),
+        },
+        settings=FAR | {"drawdown_cents": 5000, "liquidation_cents": 2951},
+    ),
+    Scenario(
+        "liquidation is below its margin, not at it",
+        [QUIET, (100, 101, 99, 99), QUIET],
+        [BUY],
+        {1: dict(reason=NONE, position=1)},
+        settings=FAR | {"drawdown_cents": 5000, "liquidation_cents": 2950},
+    ),
+    long("phase 2: no entry from 3/4 of the limit", FALLS, 2, settings={"drawdown_cents": 5466}, mask="H"),
+    long("phase 2: entry just before it", FALLS, 2, settings={"drawdown_cents": 5467}, mask="HBS"),
+    long("phase 1: entry all the same", FALLS, 1, settings={"drawdown_cents": 5466}, mask="HBS"),
+]
+
+MANAGEMENT = [
+    managed(
+        "break-even",
+        [RISES, (104, 105, 102, 104), (104, 105, 101, 102), QUIET],
+        [BREAK_EVEN, HOLD],
+        {
+            1: dict(mask="HET"),
+            2: dict(stop=101, break_even=1, mask="HT", illegal=0),
+            3: dict(reason=STOP, result=-100, losses=1, break_even=0),
+        },
+    ),
+    managed(
+        "break-even holds in the bar after the decision",
+        [RISES, (104, 105, 101, 102), QUIET],
+        [BREAK_EVEN],
+        {2: dict(reason=STOP, result=-100)},
+    ),
+    managed(
+        "break-even needs more than half an ATR",
+        [(100, 104, 99, 103), QUIET, QUIET],
+        [BREAK_EVEN],
+        {1: dict(mask="HT"), 2: dict(stop=97, break_even=0, illegal=1)},
+    ),
+    managed(
+        "break-even once",
+        [RISES, (104, 106, 102, 106), (106, 107, 105, 106), QUIET],
+        [BREAK_EVEN, BREAK_EVEN],
+        {2: dict(mask="HT"), 3: dict(break_even=1, illegal=1)},
+    ),
+    Scenario(
+        "break-even of a short",
+        [QUIET, (100, 101, 95, 96), (96, 98, 95, 97), QUIET],
+        [SELL, BREAK_EVEN],
+        {1: dict(mask="HET"), 2: dict(stop=99, position=-1)},
+        phase=2,
+    ),
+    managed(
+        "trailing: the stop follows the closes",
+        [(100, 105, 100, 105), (105, 108, 103, 107), (107, 108, 103, 104), QUIET],
+        [TRAIL, HOLD],
+        {
+            1: dict(mask="HET", stop=97),
+            2: dict(stop=101, trailing=1, mask="HX", reason=NONE),
+            3: dict(reason=STOP, result=1900, wins=1, trailing=0),
+        },
+    ),
+    Scenario(
+        "trailing of a short",
+        [QUIET, (100, 100, 95, 95), (95, 96, 92, 93), (93, 97, 92, 95), QUIET],
+        [SELL, TRAIL, HOLD],
+        {2: dict(stop=99, trailing=1), 3: dict(reason=STOP, result=1900)},
+        phase=2,
+    ),
+    managed(
+        "trailing never gives way",
+        [(100, 105, 100, 105), (105, 106, 102, 102), (103, 104, 102, 103), QUIET],
+        [TRAIL, HOLD],
+        {2: dict(stop=101), 3: dict(stop=101, reason=NONE)},
+    ),
+    managed(
+        "trailing is not of the same bar",
+        [(100, 105, 100, 105), (105, 111, 102, 111), QUIET],
+        [TRAIL],
+        {2: dict(stop=101, reason=NONE)},
+    ),
+    managed(
+        "trail=same_bar: a stop from a close yet to come",
+        [(100, 105, 100, 105), (105, 111, 102, 111), QUIET],
+        [TRAIL],
+        {2: dict(reason=STOP, result=5900)},
+        rules={"trail": "same_bar", "gaps": "ignored"},
+    ),
+    managed(
+        "trail=same_bar with gaps: the open is beyond that stop",
+        [(100, 105, 100, 105), (105, 111, 102, 111), QUIET],
+        [TRAIL],
+        {2: dict(reason=STOP, result=3900)},
+        rules={"trail": "same_bar"},
+    ),
+    managed(
+        "trailing by the ATR of the bar before",
+        [(100, 105, 100, 105), (105, 106, 104, 105), QUIET],
+        [TRAIL],
+        {2: dict(stop=103)},
+        market={"atr": [4, 2, 8, 4]},
+    ),
+    managed(
+        "trailing off: the stop stays where it is",
+        [(100, 105, 100, 105), (105, 108, 103, 107), (107, 109, 103, 108), QUIET],
+        [TRAIL, STOP_TRAILING],
+        {3: dict(stop=101, trailing=0, reason=NONE, mask="HT")},
+    ),
+    managed(
+        "no trailing out of profit",
+        [(100, 102, 99, 101), QUIET, QUIET],
+        [TRAIL],
+        {1: dict(mask="H"), 2: dict(trailing=0, illegal=1)},
+    ),
+    managed(
+        "trail_mask=in_position: legal and ignored",
+        [(100, 102, 99, 101), QUIET, QUIET],
+        [TRAIL],
+        {1: dict(mask="HT"), 2: dict(trailing=0, illegal=0, mask="HT")},
+        rules={"trail_mask": "in_position"},
+    ),
+    managed(
+        "break-even does not lower a better stop",
+        [(100, 110, 100, 110), (110, 112, 108, 111), (111, 112, 108, 111), QUIET],
+        [TRAIL, STOP_TRAILING],
+        {2: dict(stop=106, mask="HX"), 3: dict(stop=106, mask="HT")},
+    ),
+    managed(
+        "break_even=sets: it does",
+        [(100, 110, 100, 110), (110, 112, 108, 111), (111, 112, 108, 111), (111, 112, 108, 111), QUIET],
+        [TRAIL, STOP_TRAILING, BREAK_EVEN],
+        {2: dict(stop=106, mask="HEX"), 3: dict(stop=106, mask="HET"), 4: dict(stop=101, mask="HT", illegal=0)},
+        rules={"break_even": "sets"},
+    ),
+    Scenario(
+        "nothing to manage when flat",
+        [QUIET] * 5,
+        [BREAK_EVEN, TRAIL, STOP_TRAILING],
+        {3: dict(illegal=3, position=0, trailing=0, break_even=0, mask="HBS", cents=0)},
+        phase=2,
+    ),
+    managed(
+        "observation",
+        [RISES, (104, 105, 102, 102), QUIET],
+        [HOLD],
+        {
+            0: dict(seen=[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0]),
+            1: dict(seen=[1, 1, 0.75, 1.75, 2.25, 1 / 390, 0, 0.03, 0, 0, 2, 0, 1, 1]),
+            2: dict(seen=[2, 1, 0.25, 1.25, 2.75, 2 / 390, 0, 0.01, 0, 0.01, 1.98, 0, 0, 1]),
+        },
+        settings={"drawdown_cents": 200_000},
+    ),
+    Scenario(
+        "what is left of the limit is clipped",
+        [QUIET] * 3,
+        [HOLD],
+        {1: dict(seen=[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2.5, 1, 0, 0])},
+        phase=2,
+    ),
+]
