@@ -4,7 +4,6 @@ from typing import Any
 
 from ..bridge import Mapping, Step
 from ..bridge.schedules import advance
-from ..errors import NoCounterpart
 from .torch_loop import TorchTrainer
 from .trainer import Snapshot
 
@@ -14,13 +13,15 @@ class JaxMinimalTrainer(TorchTrainer):
 
     def __init__(self, system: Any, jax_system: Any, snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        if system.config.clip_norm is not None:
-            raise NoCounterpart(
-                "clip_norm: bridge.Step clips all parameters together, this system only some of them. Leave clip_norm "
-                "at none in mode=jax_minimal, or use another mode."
-            )
         mapping = Mapping.by_name(self.policy, jax_system.make_policy(snapshot.parameters))
-        self.step = Step(self.policy, self.optimizer[0], jax_system.loss, mapping, torch_loss=system.loss)
+        self.step = Step(
+            self.policy,
+            self.optimizer[0],
+            jax_system.loss,
+            mapping,
+            torch_loss=system.loss,
+            clip_norm=system.config.clip_norm,
+        )
 
     def iterate(self, step: int) -> dict[str, Any]:
         with self.clock("sync"):
@@ -28,8 +29,9 @@ class JaxMinimalTrainer(TorchTrainer):
         with self.clock("sample"):
             batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
-            _, info = self.step(batch)
-        advance(self.optimizer[1], 1)
+            info = self.system.learn(self.optimizer, batch, lambda minibatch: self.step(minibatch)[1])
+        if self.optimizer[1] is not None:
+            advance(self.optimizer[1], 1)
         return info
 
     def snapshot(self) -> Snapshot:

@@ -52,7 +52,7 @@ class JaxPolicyTrainer:
         return Snapshot(parameters, read_torch(optimizer, dict(policy.named_parameters())), as_arrays(self.buffer))
 
     def evaluate(self, effort: Any = None) -> Any:
-        return self.system.evaluate(self.policy, effort)
+        return self.system.evaluate(self.policy, effort, self.buffer)
 
 
 def _update(system: Any, tx: Any, state: tuple[Any, Any], batch: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:

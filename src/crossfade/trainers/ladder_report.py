@@ -11,6 +11,7 @@ from ..run.page import Cell, figure, paragraph, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
 from .ladder import Rung
 
+MEASURES = ("eval/tv", "eval/gap", "eval/log_z_error", "eval/daily", "eval/daily_se", "eval/random")
 PARTS = ("sample", "convert", "gradient", "sync", "all")
 TONES: dict[str, Literal["good", "bad"]] = {"EQUAL": "good", "ROUNDING": "good", "DIFFERENT": "bad"}
 
@@ -49,7 +50,7 @@ def write_page(path: Path, title: str, rungs: Sequence[Rung], pictures: Sequence
     runs = [load_run(rung.run) for rung in rungs]
     ladder = [list(map(_toned, row(rung, rungs))) for rung in rungs]
     places = [[rung.mode, MODES[rung.mode], time_split(rung), _worst(rung.parity)] for rung in rungs]
-    shown = {"train/loss", "eval/tv", "eval/gap"}
+    shown = {"train/loss", *MEASURES} - {"eval/log_z_error", "eval/daily_se"}
     return write_report(
         path,
         title,
@@ -73,7 +74,7 @@ THREADS = "Each framework runs with its own default number of threads on the cor
 
 
 def _measures(rungs: Sequence[Rung]) -> list[str]:
-    return [name for name in rungs[0].result if name in ("eval/tv", "eval/gap", "eval/log_z_error")]
+    return [name for name in rungs[0].result if name in MEASURES]
 
 
 def _worst(parity: Comparison | None) -> str:

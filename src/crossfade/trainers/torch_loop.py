@@ -20,10 +20,11 @@ class TorchTrainer:
         self.optimizer = self.make_optimizer(snapshot, step)
 
     def make_optimizer(self, snapshot: Snapshot, step: int) -> Any:
-        """Optimiser and scheduler as they stood after `step` updates."""
+        """Optimiser and scheduler, if the system has one, as they stood after `step` updates."""
         optimizer, scheduler = self.system.make_optimizer(self.policy)
         if snapshot.optimizer is not None:
-            advance(scheduler, step)
+            if scheduler is not None:
+                advance(scheduler, step)
             write_torch(snapshot.optimizer, optimizer, self.policy)
         return optimizer, scheduler
 
@@ -43,4 +44,4 @@ class TorchTrainer:
         return Snapshot(parameters, read_torch(self.optimizer[0], self.policy), as_arrays(self.buffer))
 
     def evaluate(self, effort: Any = None) -> Any:
-        return self.system.evaluate(self.policy, effort)
+        return self.system.evaluate(self.policy, effort, self.buffer)

@@ -19,9 +19,8 @@ class TorchPureTrainer(TorchTrainer):
     def __init__(self, system: Any, snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
         self.state = system.pure_init(self.policy, self.optimizer[0])
-        update = system.pure_update(self.policy)
         self.compiled = any(map(shutil.which, ("c++", "g++", "clang++")))
-        self.update = torch.compile(update) if self.compiled else update
+        self.update = system.pure_update(self.policy, torch.compile if self.compiled else lambda update: update)
 
     def iterate(self, step: int) -> dict[str, Any]:
         with self.clock("sample"):
@@ -36,7 +35,8 @@ class TorchPureTrainer(TorchTrainer):
 
     def snapshot(self) -> Snapshot:
         optimizer, scheduler = self.system.make_optimizer(self.policy)
-        advance(scheduler, int(self.state.step))
+        if scheduler is not None:
+            advance(scheduler, int(self.state.step))
         moments = {
             name: {"step": self.state.step.float(), "exp_avg": m, "exp_avg_sq": self.state.exp_avg_sq[name]}
             for name, m in self.state.exp_avg.items()

@@ -13,7 +13,7 @@ class Snapshot(NamedTuple):
 
     parameters: dict[str, np.ndarray]  # by torch name
     optimizer: Any = None  # a `bridge.optimizers.OptimizerState`; None before the first update
-    buffer: dict[str, np.ndarray] | None = None  # what the system remembers between updates, if anything
+    buffer: dict[str, Any] | None = None  # what the system remembers between updates, if anything: arrays, nested
 
 
 class Clock:
@@ -48,9 +48,13 @@ class Trainer(Protocol):
         ...
 
 
-def as_arrays(buffer: Any) -> dict[str, np.ndarray] | None:
-    """A system's buffer, a NamedTuple of arrays or None, in neutral form."""
-    return None if buffer is None else {name: np.array(array) for name, array in buffer._asdict().items()}
+def as_arrays(buffer: Any) -> Any:
+    """A system's buffer, a NamedTuple of arrays and of such NamedTuples, or None, in neutral form."""
+    if buffer is None:
+        return None
+    if isinstance(buffer, tuple):
+        return {name: as_arrays(part) for name, part in buffer._asdict().items()}  # pyright: ignore
+    return np.array(buffer)
 
 
 def columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -142,7 +142,9 @@ class System:
         """`n` iterations from `step` in one compiled program; the memory of what goes in is given away."""
         return full.train(policy, tx, opt_state, buffer, self.env, _key(self.key), step, n, self.config, self.given)
 
-    def evaluate(self, policy: Policy, effort: evaluation.Effort | None = None) -> evaluation.Evaluation:
+    def evaluate(
+        self, policy: Policy, effort: evaluation.Effort | None = None, buffer: Any = None
+    ) -> evaluation.Evaluation:
         log_pf = lambda: np.asarray(self._log_pf(policy))
         log_z = learner_jax.log_z(policy, self.env, self.config)
         return evaluation.evaluate(self, policy, log_pf, log_z, effort)

@@ -1,5 +1,6 @@
 """A GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -135,13 +136,19 @@ class System:
         adam, scheduler = optimizer
         return learner_torch.update(policy, adam, scheduler, batch, self.config, self.objective)
 
+    def learn(self, optimizer: Any, batch: Batch, step: Callable[[Batch], Any]) -> Any:
+        """One update by `step`: a batch is learned from once and whole."""
+        return step(batch)
+
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
 
-    def pure_update(self, policy: Policy) -> Any:
-        return pure.make_update(policy, self.config, self.objective)
+    def pure_update(self, policy: Policy, compile: Callable[[Any], Any] = lambda update: update) -> Any:
+        return compile(pure.make_update(policy, self.config, self.objective))
 
-    def evaluate(self, policy: Policy, effort: evaluation.Effort | None = None) -> evaluation.Evaluation:
+    def evaluate(
+        self, policy: Policy, effort: evaluation.Effort | None = None, buffer: Any = None
+    ) -> evaluation.Evaluation:
         log_pf = lambda: learner_torch.log_pf_table(policy, self.env)
         log_z = learner_torch.log_z(policy, self.env, self.config)
         return evaluation.evaluate(self, policy, log_pf, log_z, effort)

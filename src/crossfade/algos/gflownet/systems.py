@@ -2,11 +2,17 @@
 
 from typing import Any
 
+from ...errors import NoCounterpart
 from .config import GFlowNetConfig
 
 
 def torch_system(config: GFlowNetConfig) -> Any:
     """The torch side."""
+    if config.mode == "jax_minimal" and config.clip_norm is not None:
+        raise NoCounterpart(
+            "clip_norm: bridge.Step clips all parameters together, this system only some of them. Leave clip_norm "
+            "at none in mode=jax_minimal, or use another mode."
+        )
     if config.continuous:
         from .continuous.system_torch import System
     else:

@@ -28,7 +28,7 @@ def gae(
     delta = reward + gamma * torch.where(lost, 0.0, next_value) - value
     if truncation == "mask":
         delta = torch.where(truncated, 0.0, delta)
-    trace = torch.where(ended, 0.0, gamma * gae_lambda)
+    trace = gamma * gae_lambda * (~ended).to(value.dtype)  # torch.where of two numbers would be of float32
     advantage, running = torch.empty_like(delta), torch.zeros_like(delta[0])
     for t in reversed(range(len(delta))):
         running = delta[t] + trace[t] * running

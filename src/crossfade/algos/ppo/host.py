@@ -1,7 +1,7 @@
 """Collecting on the host: environments in NumPy driven by a policy in either framework."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,7 @@ Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarra
 Value = Callable[[np.ndarray], np.ndarray]
 
 
+@runtime_checkable
 class Envs(Protocol):
     """Environments that are stepped together; they hold their states."""
 

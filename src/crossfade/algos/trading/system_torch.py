@@ -7,10 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...envs.trading.market import State
-from ...errors import CheckpointError
-from ...nn import normalizer_numpy
-from ...nn.normalizer_numpy import Statistics
 from ...random import random_numpy as random
 from ..ppo import host, init, learner_torch, losses_torch, pure
 from ..ppo.batch import Carry, Minibatch, Rollout
@@ -55,20 +51,7 @@ class System:
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Accounts, statistics of observations and episodes under way: at the start, or as a checkpoint holds them."""
-        dtype, n = self.config.dtype, self.config.n_envs
-        statistics = normalizer_numpy.start(self.params.observation_dim, dtype)
-        empty = np.zeros(n, dtype), np.zeros(n, np.int32)
-        fresh = Carry(world.first_state(self.config, self.market), statistics, *empty)
-        if saved is None:
-            return fresh
-        carry = Carry(State(**saved["state"]), Statistics(**saved["statistics"]), *list(saved.values())[2:])
-        form = lambda carry: [(a.dtype.name, a.shape) for a in (*carry.state, *carry.statistics, *carry[2:])]
-        if form(carry) != form(fresh):
-            raise CheckpointError(
-                f"the checkpoint's accounts do not fit: expected {form(fresh)}, got {form(carry)}. Keep n_envs, env "
-                "and dtype as they were."
-            )
-        return carry
+        return world.start(self.config, self.market, saved)
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[host.Collected, Carry]:
         """The rollout of update `step` from vectorised accounts, in NumPy."""
@@ -91,14 +74,13 @@ class System:
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.config)
 
-    def learn(self, optimizer: Any, batch: Batch, step: Callable[[Minibatch], Any]) -> dict[str, float]:
-        """One update: `step` on each of its minibatches, at the update's learning rate."""
-        for group in optimizer[0].param_groups:
-            group["lr"] = batch.learning_rate
-        return {**learner_torch.update_epochs(step, batch.rows, batch.order, self.config), **batch.info}
+    def learn(self, optimizer: Any, batch: host.Collected, step: Callable[[Minibatch], Any]) -> dict[str, float]:
+        """One update by `step`, which learns from one minibatch."""
+        return self._learn(optimizer, self.tensors(batch), step)
 
     def update(self, policy: ActorCritic, optimizer: Any, batch: Batch) -> dict[str, float]:
-        return self.learn(optimizer, batch, lambda rows: learner_torch.update(policy, optimizer[0], rows, self.config))
+        step = lambda minibatch: learner_torch.update(policy, optimizer[0], minibatch, self.config)
+        return self._learn(optimizer, batch, step)
 
     def pure_init(self, policy: ActorCritic, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
@@ -129,6 +111,12 @@ class System:
             return logits.masked_fill(~torch.from_numpy(mask), ILLEGAL).argmax(-1).numpy()
 
         return evaluation.evaluate(self.config, act, buffer.statistics)
+
+    def _learn(self, optimizer: Any, batch: Batch, step: Callable[[Minibatch], Any]) -> dict[str, float]:
+        """`step` on every minibatch, at the update's learning rate."""
+        for group in optimizer[0].param_groups:
+            group["lr"] = batch.learning_rate
+        return {**learner_torch.update_epochs(step, batch.rows, batch.order, self.config), **batch.info}
 
     def _collect(self, kind: Any, policy: ActorCritic, buffer: Carry, step: int) -> tuple[host.Collected, Carry]:
         accounts = kind(self.params, self.market, world.settings(self.config, step), buffer.state)

@@ -1,6 +1,8 @@
 """The world of a trading config: its market, its account, and where the first episodes begin. Framework-free."""
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int32
@@ -8,7 +10,11 @@ from jaxtyping import Int32
 from ...envs.trading import build, synthetic
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.trading_numpy import Trading
+from ...errors import CheckpointError
+from ...nn import normalizer_numpy
+from ...nn.normalizer_numpy import Statistics
 from ...random import random_numpy as random
+from ..ppo.batch import Carry
 from .config import TradingConfig
 
 Ints = Int32[np.ndarray, " sessions"]
@@ -55,10 +61,26 @@ def keys(config: TradingConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return key, init_key, start_key
 
 
-def first_state(config: TradingConfig, market: Market) -> State:
-    """Flat accounts where the first episodes begin."""
+def start(config: TradingConfig, market: Market, saved: Mapping[str, Any] | None = None) -> Carry:
+    """Flat accounts where the first episodes begin and nothing observed yet, or all as a checkpoint holds it."""
     env, uniform = Trading(config.params), random.uniform(keys(config)[2], (config.n_envs, 2), "float32")
-    return env.reset(market, settings(config, 0), *env.draw_start(market, uniform))
+    fresh = Carry(
+        env.reset(market, settings(config, 0), *env.draw_start(market, uniform)),
+        normalizer_numpy.start(config.params.observation_dim, config.dtype),
+        np.zeros(config.n_envs, config.dtype),
+        np.zeros(config.n_envs, np.int32),
+    )
+    if saved is None:
+        return fresh
+    state, statistics = State(**saved["state"]), Statistics(**saved["statistics"])
+    carry = Carry(state, statistics, saved["episode_return"], saved["episode_length"])
+    form = lambda carry: [f"{a.dtype} {a.shape}" for a in (*carry.state, *carry.statistics, *carry[2:])]
+    if form(carry) != form(fresh):
+        raise CheckpointError(
+            f"the checkpoint's accounts do not fit: expected {form(fresh)}, got {form(carry)}. Keep n_envs, env and "
+            "dtype as they were."
+        )
+    return carry
 
 
 def sessions(market: Market) -> tuple[Ints, Ints]:

@@ -89,7 +89,7 @@ class System:
         policy, opt_state, metrics = full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
         return policy, opt_state, buffer, metrics
 
-    def evaluate(self, policy: Policy, effort: Effort | None = None) -> Evaluation:
+    def evaluate(self, policy: Policy, effort: Effort | None = None, buffer: Any = None) -> Evaluation:
         return evaluation.evaluate(self, policy, learner_jax.log_z(policy, self.env, self.config), effort)
 
     def _sizes(self, policy: Policy, n: int) -> tuple[int, int, int, int]:

@@ -78,13 +78,17 @@ class System:
         adam, scheduler = optimizer
         return learner_torch.update(policy, adam, scheduler, batch, self.config)
 
+    def learn(self, optimizer: Any, batch: Batch, step: Callable[[Batch], Any]) -> Any:
+        """One update by `step`: a batch is learned from once and whole."""
+        return step(batch)
+
     def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
         return pure.init(policy, optimizer)
 
-    def pure_update(self, policy: Policy) -> Any:
-        return pure.make_update(policy, self.config, learner_torch.loss)
+    def pure_update(self, policy: Policy, compile: Callable[[Any], Any] = lambda update: update) -> Any:
+        return compile(pure.make_update(policy, self.config, learner_torch.loss))
 
-    def evaluate(self, policy: Policy, effort: Effort | None = None) -> Evaluation:
+    def evaluate(self, policy: Policy, effort: Effort | None = None, buffer: Any = None) -> Evaluation:
         return evaluation.evaluate(self, policy, learner_torch.log_z(policy, self.env, self.config), effort)
 
     def _noise(self, key: np.ndarray, n: int) -> Noise:
