@@ -75,6 +75,17 @@ def test_the_walk_notices_a_broken_part(broken, monkeypatch):
         assert_equal(walk_jax(params, MARKET, settings, walked, jit=False), walked)
 
 
+def test_the_same_numbers_draw_the_same_start():
+    """Uniform float32 numbers, up to the last one below 1: a product in float64 would now and then be another bar."""
+    uniform = np.random.default_rng(0).random((200_000, 2)).astype(np.float32)
+    uniform[:2] = 0, np.nextafter(np.float32(1), np.float32(0))
+    market = random_market(bars=3000)
+    expected = trading_numpy.Trading(TradingParams()).draw_start(market, uniform)
+    found = trading_jax.Trading(TradingParams()).draw_start(jax.tree.map(jnp.asarray, market), jnp.asarray(uniform))
+    np.testing.assert_array_equal(found, expected)
+    assert expected[0].max() == 2 and expected[1].min() == market.start.min()
+
+
 def test_settings_written_into_the_program_give_the_same_observation():
     """XLA divides by a constant otherwise than by an argument."""
     settings = Settings(drawdown_cents=700_001)

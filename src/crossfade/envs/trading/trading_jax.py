@@ -190,14 +190,10 @@ class Trading:
             slippages=state.slippages + slippage * tick_cents * settings.contracts,
         )
         if self.params.phase == 2:
-            moved, better = action == BREAK_EVEN, state.position * (state.stop - state.entry) > 0
-            if rules.break_even == "never_lowers":
-                to_entry = moved & ~better
-            else:
-                to_entry = moved
+            moved = action == BREAK_EVEN  # and legal: by the sound rules only where the entry is the better stop
             trails = (action == TRAIL) & (self._profit(market, state) > 0)
             state = state._replace(
-                stop=jnp.where(to_entry, state.entry, state.stop),
+                stop=jnp.where(moved, state.entry, state.stop),
                 break_even=state.break_even + moved,
                 trailing=jnp.where(trails, 1, jnp.where(action == STOP_TRAILING, 0, state.trailing)),
             )
