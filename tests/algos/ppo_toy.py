@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from crossfade.algos.gflownet.modules_jax import name
-from crossfade.algos.ppo import learner_jax, rollout
+from crossfade.algos.ppo import learner_jax
+from crossfade.algos.ppo.batch import Carry
 from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_jax import ActorCritic
+from crossfade.nn import normalizer_jax as normalizer
 
 
 class Place(NamedTuple):
@@ -89,7 +91,9 @@ def started(config: PPOConfig):
     policy = learner_jax.make_policy(config, 3, 3, parameters(config))
     tx = optimizer(config)
     uniform = jax.random.uniform(jax.random.key(1), (config.n_envs, 2), "float32")
-    carry = rollout.start(WORLD, DATA, jax.tree.map(lambda s: s[0], settings(1)), uniform, config)
+    began = WORLD.begin(DATA, Limits(), uniform)
+    zeros = jnp.zeros(config.n_envs, config.dtype), jnp.zeros(config.n_envs, jnp.int32)
+    carry = Carry(began, normalizer.start(3, config.dtype), *zeros)
     return policy, tx, tx.init(policy), carry
 
 

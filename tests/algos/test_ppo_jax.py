@@ -1,5 +1,7 @@
 """PPO in JAX: formulas against oracles written out, the compiled loop against a loop in Python."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
@@ -13,6 +15,12 @@ from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.gae_jax import gae
+from crossfade.algos.ppo.shuffling import argsort, permutation
+from crossfade.algos.trading import world
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.system_jax import System
+from crossfade.envs.trading.params import TradingParams
+from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
 
@@ -77,12 +85,19 @@ def test_masked_probabilities_live_on_legal_actions_alone(x64, floor):
 def test_a_gumbel_number_is_finite_where_its_uniform_number_is_zero():
     config = small(n_steps=64, n_envs=256, dtype="float32", epochs=1, minibatches=1)
     key = jax.random.fold_in(jax.random.key(0), 5)
-    noise = jax.jit(rollout.draw, static_argnums=(1, 2))(key, 3, config)
+    noise = jax.jit(rollout.draw, static_argnums=(1, 2))(key, config, 3)
     gumbel, start, order = jax.random.split(key, 3)
     assert np.any(jax.random.uniform(gumbel, (64, 256, 3)) == 0)
     np.testing.assert_array_equal(noise.gumbel, jax.random.gumbel(gumbel, (64, 256, 3)))
     np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, 2)))
     np.testing.assert_array_equal(noise.order[0], jax.random.permutation(jax.random.fold_in(order, 0), 64 * 256))
+
+
+def test_shuffling_is_that_of_jax_and_keeps_equal_words_in_order():
+    for n in (1, 2, 3, 48, 1000, 70_000):
+        np.testing.assert_array_equal(permutation(jax.random.key(n), n), jax.random.permutation(jax.random.key(n), n))
+    words = np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)[np.arange(3000) % 700 % 500]
+    np.testing.assert_array_equal(argsort(jnp.asarray(words)), np.argsort(words, kind="stable"))
 
 
 NAMES = {
@@ -187,7 +202,7 @@ def rolled():
     config = small(floor=0.25)
     policy, _, _, carry = started(config)
     limits = jax.tree.map(lambda s: s[0], settings(1))
-    noise = rollout.draw(jax.random.key(3), 3, config)
+    noise = rollout.draw(jax.random.key(3), config, 3)
     raw = jnp.asarray(np.random.default_rng(0).normal(size=(9, 3)))
     carry = carry._replace(statistics=normalizer.merge(carry.statistics, raw))
     collect = jax.jit(rollout.collect, static_argnums=(1, 6))
@@ -293,3 +308,69 @@ def test_parameters_of_another_network_are_refused(x64):
     config = small()
     with pytest.raises(UsageError, match="norms.0.weight: expected None"):
         learner_jax.make_policy(config, 3, 3, parameters(small(network="seed")))
+
+
+PLANTED = TradingConfig(
+    market="planted",
+    costs=False,
+    days=20,
+    env=TradingParams(window=1),
+    n_envs=128,
+    n_steps=64,
+    epochs=2,
+    minibatches=2,
+    hidden=16,
+    layers=1,
+    lr=0.01,
+    entropy_coef=0.003,
+    steps=48,
+)
+
+
+def learned(market, tx):
+    """The mean rewards of a run on a market, and what the policy earns on days of it that are held out."""
+    system = System(PLANTED)
+    system.on_device = jax.tree.map(jnp.asarray, world.market(replace(PLANTED, market=market)))
+    policy, rewards = system.make_policy(system.parameters()), []
+    opt_state, carry = tx.init(policy), system.start_buffer()
+    for step in range(0, PLANTED.steps, 16):
+        policy, opt_state, carry, told = system.train(policy, tx, opt_state, carry, step, 16)
+        assert not told["illegal"].any()
+        rewards.append(told["mean_reward"])
+    return np.concatenate(rewards), System(replace(PLANTED, market=market)).evaluate(policy, None, carry).metrics
+
+
+def test_a_planted_signal_is_learned_and_nothing_where_there_is_none():
+    """One program for both markets: they are data. The signal is worth half a tick of 12.50 dollars per bar."""
+    tx = learner_jax.make_optimizer(PLANTED, System(PLANTED).make_policy(System(PLANTED).parameters()))
+    before = full.train._cache_size()
+    rewards, earned = learned("planted", tx)
+    _, null = learned("martingale", tx)
+    assert full.train._cache_size() == before + 1
+    assert rewards[:4].mean() < 0.3 * 0.0625 < 0.8 * 0.0625 < rewards[-16:].mean()
+    optimum = 12.5 * planted_optimum(bars(days=PLANTED.eval_days, mode="planted")["ES"])
+    assert earned["eval/daily"] > 0.6 * optimum
+    assert abs(null["eval/daily"]) < 4 * null["eval/daily_se"]
+
+
+MEASURE = """
+import resource, sys
+import jax
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.system_jax import System
+system = System(TradingConfig(n_envs=10_000, n_steps=128, chunk=1))
+policy = system.make_policy(system.parameters())
+tx = system.make_optimizer(policy)
+state = policy, tx.init(policy), system.start_buffer()
+for step in range(2):
+    *state, told = system.train(state[0], tx, *state[1:], step, 1)
+jax.block_until_ready(told)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_ten_thousand_accounts_learn_in_well_under_two_gigabytes():
+    """States: 128 x 10,000 x 19 x 4 bytes, 0.1 GB. Windows of a minibatch: 320,000 x 225 x 4 bytes, 0.3 GB, twice."""
+    found = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True)
+    assert float(found.stdout) < 1.6

@@ -11,7 +11,7 @@ class Statistics(NamedTuple):
 
     mean: Float[Array, " o"]
     var: Float[Array, " o"]
-    count: Float[Array, ""]
+    count: Float[Array, ""]  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def start(dim: int, dtype: str) -> Statistics:

@@ -39,7 +39,7 @@ def train(
     def one(now: tuple[ActorCritic, PyTree, Carry], given: tuple[Array, Any, Array]) -> tuple[tuple, Info]:
         policy, opt_state, carry = now
         step, settings, rate = given
-        noise = draw(jax.random.fold_in(key, step), world.params.n_actions, config)
+        noise = draw(jax.random.fold_in(key, step), config, world.params.n_actions)
         rollout, after, told = collect(policy, world, data, settings, carry, noise, config)
         advantage = advantages(rollout, config)
         rows = minibatch_of(world, data, settings, rollout, advantage, carry.statistics, config)

@@ -15,7 +15,7 @@ def gae(
     truncated: Bool[Array, "t n"],
     gamma: float,
     gae_lambda: float,
-    truncation: Literal["bootstrap", "mask", "terminal"],
+    truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap",
 ) -> Float[Array, "t n"]:
     """The advantage of every action; with the value added, the return that the critic learns.
 

@@ -8,7 +8,7 @@ ILLEGAL = -1e30
 """Log-probability of an action the mask forbids: finite, so that gradients are."""
 
 
-def log_probs(logits: Float[Array, "*n a"], mask: Bool[Array, "*n a"], floor: float) -> Float[Array, "*n a"]:
+def log_probs(logits: Float[Array, "*n a"], mask: Bool[Array, "*n a"], floor: float = 0.0) -> Float[Array, "*n a"]:
     """Normalised over the k legal actions, each of which has at least `floor`: p' = (1 - floor k) p + floor."""
     log_p = jax.nn.log_softmax(jnp.where(mask, logits, ILLEGAL))
     if floor:

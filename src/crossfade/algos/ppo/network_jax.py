@@ -22,7 +22,14 @@ class ActorCritic(eqx.Module):
     actor: tuple[eqx.nn.Linear, ...]
     critic: tuple[eqx.nn.Linear, ...]
 
-    def __init__(self, observation_dim: int, n_actions: int, network: Literal["mlp", "seed"], hidden: int, layers: int):
+    def __init__(
+        self,
+        observation_dim: int,
+        n_actions: int,
+        network: Literal["mlp", "seed"] = "mlp",
+        hidden: int = 64,
+        layers: int = 2,
+    ):
         widths, head, norms = ([hidden] * layers, [], 0) if network == "mlp" else ([256, 256], [128], 2)
         self.trunk = trunk([observation_dim, *widths])
         self.norms = tuple(eqx.nn.LayerNorm(width) for width in widths[:norms])

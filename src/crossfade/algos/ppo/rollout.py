@@ -15,6 +15,7 @@ from .config import PPOConfig
 from .learner_jax import Info
 from .masked_jax import choose, log_prob_of, log_probs
 from .network_jax import ActorCritic
+from .shuffling import permutation
 
 
 @runtime_checkable
@@ -44,26 +45,16 @@ class World(Protocol):
         ...
 
 
-def draw(key: PRNGKeyArray, n_actions: int, config: PPOConfig) -> Noise:
+def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
     """The randomness of one update, from its key."""
     gumbel, start, order = jax.random.split(key, 3)
     shape, tiny = (config.n_steps, config.n_envs), jnp.finfo(config.dtype).tiny
     uniform = jnp.maximum(streams.uniform(gumbel, (*shape, n_actions), config.dtype), tiny)
-    shuffled = lambda epoch: jax.random.permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
+    shuffled = lambda epoch: permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
     return Noise(
         gumbel=-jnp.log(-jnp.log(uniform)),
         start=streams.uniform(start, (*shape, 2), "float32"),
         order=jax.lax.map(shuffled, jnp.arange(config.epochs)),
-    )
-
-
-def start(world: World, data: Any, settings: Any, uniform: Float[Array, "envs 2"], config: PPOConfig) -> Carry:
-    """Environments at the beginning of their first episodes, and no statistics yet."""
-    return Carry(
-        state=jax.tree.map(jnp.copy, world.begin(data, settings, uniform)),  # training gives each leaf's memory away
-        statistics=normalizer.start(world.params.observation_dim, config.dtype),
-        episode_return=jnp.zeros(len(uniform), config.dtype),
-        episode_length=jnp.zeros(len(uniform), jnp.int32),
     )
 
 
