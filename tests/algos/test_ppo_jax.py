@@ -94,7 +94,7 @@ def test_a_gumbel_number_is_finite_where_its_uniform_number_is_zero():
 
 
 def test_shuffling_is_that_of_jax_and_keeps_equal_words_in_order():
-    for n in (1, 2, 3, 48, 1000, 70_000):
+    for n in (1, 2, 3, 3000):
         np.testing.assert_array_equal(permutation(jax.random.key(n), n), jax.random.permutation(jax.random.key(n), n))
     words = np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)[np.arange(3000) % 700 % 500]
     np.testing.assert_array_equal(argsort(jnp.asarray(words)), np.argsort(words, kind="stable"))
@@ -363,8 +363,7 @@ policy = system.make_policy(system.parameters())
 tx = system.make_optimizer(policy)
 state = policy, tx.init(policy), system.start_buffer()
 for step in range(2):
-    *state, told = system.train(state[0], tx, *state[1:], step, 1)
-jax.block_until_ready(told)
+    *state, told = jax.block_until_ready(system.train(state[0], tx, *state[1:], step, 1))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 
@@ -373,4 +372,4 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 def test_ten_thousand_accounts_learn_in_well_under_two_gigabytes():
     """States: 128 x 10,000 x 19 x 4 bytes, 0.1 GB. Windows of a minibatch: 320,000 x 225 x 4 bytes, 0.3 GB, twice."""
     found = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True)
-    assert float(found.stdout) < 1.6
+    assert float(found.stdout) < 1.5

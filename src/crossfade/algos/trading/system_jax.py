@@ -21,7 +21,7 @@ from .accounts import Together
 from .config import TradingConfig
 
 
-class Accounts(Trading):
+class _Accounts(Trading):
     """The environment as PPO's compiled loop knows worlds: `data` is the market."""
 
     def begin(self, data: Market, settings: Settings, uniform: Float[Array, "*n 2"]) -> State:
@@ -43,7 +43,7 @@ class System:
 
     def __init__(self, config: TradingConfig):
         self.config, self.params = config, config.params
-        self.env, self.market = Accounts(config.params), world.market(config)
+        self.env, self.market = _Accounts(config.params), world.market(config)
         self.on_device = jax.tree.map(jnp.asarray, self.market) if config.mode == "jax_full" else None
         self.key, self.init_key, _ = world.keys(config)
         self._act, self._value, self._greedy = map(jax.jit, (self._act_eagerly, _value, _greedy))
