@@ -4,6 +4,7 @@ import hashlib
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from trading_cases import (
@@ -43,7 +44,7 @@ def test_a_hundred_thousand_steps_are_equal(rules, phase):
     settings, published = random_settings(n), rules != "sound"
     walked = walk_numpy(params, MARKET, settings, 70, n)  # 2 phases x 3 rule sets x 256 accounts x 70 steps
     assert_equal(walk_jax(params, MARKET, settings, walked), walked, published)
-    assert_equal(walk_scalar(params, MARKET, settings, walked, range(16)), accounts(walked, 16), published)
+    assert_equal(walk_scalar(params, MARKET, settings, walked, 16), accounts(walked, 16), published)
     assert set(np.unique(walked["reason"])) == {NONE, STOP, TARGET, SESSION_END, LIQUIDATED, BUST}
     assert walked["terminated"].any() and walked["truncated"].any() and walked["illegal"].any()
 
@@ -54,7 +55,7 @@ def test_each_switch_is_equal_without_jit(switch, phase):
     settings, published = random_settings(n, seed=1), switch.startswith("reward")
     walked = walk_numpy(params, CALM, settings, 5, n)
     assert_equal(walk_jax(params, CALM, settings, walked, jit=False), walked, published)
-    assert_equal(walk_scalar(params, CALM, settings, walked, range(64)), accounts(walked, 64), published)
+    assert_equal(walk_scalar(params, CALM, settings, walked, 64), accounts(walked, 64), published)
 
 
 @pytest.mark.parametrize(("switch", "phase"), SWITCHES)
@@ -118,14 +119,22 @@ def ledger_hash(walked: Record) -> str:
     return digest.hexdigest()
 
 
+@pytest.fixture
+def unchecked():
+    """No type checks at run time: they take most of the time of a step in plain Python."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", [1, 2])
 @pytest.mark.parametrize("rules", RULES)
-def test_a_million_steps_have_one_ledger_hash(rules, phase):
+def test_a_million_steps_have_one_ledger_hash(rules, phase, unchecked):
     params, n = TradingParams(phase, window=2, rules=ALL_RULES[rules]), 5000
     market, settings = random_market(seed=3, bars=2000), random_settings(n, seed=4)
     walked = walk_numpy(params, market, settings, 200, n, seed=5)
     expected = ledger_hash(walked)
     assert ledger_hash(walk_jax(params, market, settings, walked)) == expected
     assert ledger_hash(walk_jax(params, market, settings, walked, jit=False)) == expected
-    assert ledger_hash(walk_scalar(params, market, settings, walked, range(n))) == expected
+    assert ledger_hash(walk_scalar(params, market, settings, walked, n, look=False)) == expected

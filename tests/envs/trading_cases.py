@@ -175,23 +175,23 @@ def _step_jax(env: trading_jax.Trading, market: Market, settings: Settings, stat
 
 
 def walk_scalar(
-    params: TradingParams, market: Market, settings: Settings, walked: Record, accounts: Sequence[int]
+    params: TradingParams, market: Market, settings: Settings, walked: Record, n: int, look: bool = True
 ) -> Record:
-    """The same walk of some of the accounts, one after the other, in plain Python."""
+    """The same walk of the first `n` accounts, one by one, in plain Python; `look` at what a policy sees, too."""
     uniform = np.concatenate([walked["first"][None], walked["uniform"]])
     starts = np.stack(trading_numpy.Trading(params).draw_start(market, uniform), -1).tolist()
     columns = []
-    for i in accounts:
+    for i in range(n):
         own = Settings(*(value if np.ndim(value) == 0 else value[i].item() for value in settings))
         account, rows = ScalarTrading(params, market, own), []
         account.reset(*starts[0][i])
         for k, action in enumerate(walked["action"][:, i].tolist(), 1):
-            mask, seen = account.mask(), account.observation()
+            seen = {"mask": account.mask(), "observation": account.observation()} if look else {}
             outcome = account.step(action)
-            rows.append(_row(mask, seen, account.state, outcome))
+            rows.append(seen | account.state._asdict() | outcome._asdict())
             if outcome.terminated or outcome.truncated:
                 account.reset(*starts[k][i])
-        columns.append({name: np.stack([row[name] for row in rows]) for name in rows[0]})
+        columns.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
     return {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
 
 
