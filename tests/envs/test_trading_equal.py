@@ -76,6 +76,17 @@ def test_the_walk_notices_a_broken_part(broken, monkeypatch):
         assert_equal(walk_jax(params, MARKET, settings, walked, jit=False), walked)
 
 
+@pytest.mark.parametrize("phase", [1, 2])
+def test_the_ledger_has_32_bits_where_jax_has_64(phase, x64):
+    params, settings = TradingParams(phase, window=2), random_settings(64)
+    walked = walk_numpy(params, MARKET, settings, 4, 64)
+    found = walk_jax(params, MARKET, settings, walked, jit=False)
+    assert_equal(found, walked)
+    for record in (found, walked):
+        assert {record[name].dtype for name in (*State._fields, "reason", "result")} == {np.dtype(np.int32)}
+        assert record["observation"].dtype == record["reward"].dtype == np.float32
+
+
 def test_the_same_numbers_draw_the_same_start():
     """Uniform float32 numbers, up to the last one below 1: a product in float64 would now and then be another bar."""
     uniform = np.random.default_rng(0).random((200_000, 2)).astype(np.float32)

@@ -235,7 +235,7 @@ class Trading:
             gap_stop, gap_target = open_ <= stop, open_ >= target
             price = jnp.where(gap_stop | gap_target, bar.open, price)
             reason = jnp.where(gap_stop, STOP, jnp.where(gap_target, TARGET, reason))
-        return jnp.where(side != 0, reason, NONE), price
+        return jnp.where(side != 0, reason, NONE).astype(jnp.int32), price  # with 64 bits on, numbers alone are int64
 
     def _window(self, market: Market, state: State) -> Float32[Array, "*batch features"]:
         """The features of the last `window` bars, oldest first: one contiguous slice per account.
