@@ -33,4 +33,18 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
         "cube": ("env=cube", "epsilon=0.3", "lr=3e-3", "clip_norm=10", "steps=2000"),
         "torus": ("env=torus", "steps=2000"),
     },
+    "trading": {
+        # A minute's climb on days whose drift the volume tells: small enough for the slowest mode.
+        "demo": (
+            "market=planted",
+            "n_envs=32",
+            "n_steps=64",
+            "hidden=32",
+            "env.window=5",
+            "days=20",
+            "eval_days=10",
+            "steps=60",
+            "eval_every=20",
+        ),
+    },
 }

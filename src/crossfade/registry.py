@@ -33,6 +33,13 @@ SYSTEMS = {
         jax="crossfade.algos.gflownet.systems:jax_system",
         pictures="crossfade.algos.gflownet.pictures:pictures",
     ),
+    "trading": System(
+        "futures traded within the day, by PPO with masked actions",
+        config="crossfade.algos.trading.config:TradingConfig",
+        torch="crossfade.algos.trading.system_torch:System",
+        jax="crossfade.algos.trading.system_jax:System",
+        pictures="crossfade.algos.trading.pictures:pictures",
+    ),
 }
 
 MODES = {

@@ -15,7 +15,7 @@ def log_probs(
     log_p = log_softmax(logits.masked_fill(~mask, ILLEGAL), -1)
     if floor == 0.0:
         return log_p
-    legal = mask.sum(-1, keepdim=True)
+    legal = mask.sum(-1, keepdim=True).to(logits.dtype)  # else floor times an integer would be of float32
     mixed = (1 - floor * legal) * log_p.exp() + floor
     return mixed.where(mask, 1.0).log().masked_fill(~mask, ILLEGAL)
 

@@ -41,7 +41,7 @@ def _market(names: tuple[str, ...], days: int, seed: int, mode: synthetic.Mode, 
 
 
 def settings(config: TradingConfig, update: int) -> Settings:
-    """The account's settings during an update, as NumPy scalars: data, so that nothing is compiled anew."""
+    """The account's settings during an update, as arrays: data, so that nothing is compiled anew."""
     given = {
         "drawdown_cents": round(100 * config.drawdown),
         "stop_64": round(64 * config.stop_atr),
@@ -51,8 +51,8 @@ def settings(config: TradingConfig, update: int) -> Settings:
     }
     if config.commission is not None:
         given["commission_cents"] = round(100 * config.commission)
-    values = {name: np.int32(value) for name, value in Settings(**given)._asdict().items()}
-    return Settings(**{**values, "progress": np.float32(min(update / config.steps, 1.0))})
+    values = {name: np.array(value, np.int32) for name, value in Settings(**given)._asdict().items()}
+    return Settings(**{**values, "progress": np.array(min(update / config.steps, 1.0), np.float32)})
 
 
 def keys(config: TradingConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ def _market(name: str, dates: list[date], common: np.random.Generator, own: np.r
         moves += _regimes(common, days)[:, None] * base / SUB
     moves = moves.reshape(days, PER_DAY, SUB)
 
-    gap = _student(common, (days,), 4) * rho + _student(own, (days,), 4) * rest
+    gap = _student(common, (days,), 4.0) * rho + _student(own, (days,), 4.0) * rest
     level, log_volatility, path = np.log(law.level), 0.0, np.empty_like(moves)
     shocks = common.standard_normal(days)
     fall = 0.0  # yesterday's return in its own standard deviations

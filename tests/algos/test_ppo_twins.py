@@ -1,0 +1,138 @@
+"""The torch half and the JAX half of PPO, written apart, are the same algorithm: on trading, from one key."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from crossfade.algos.ppo import learner_jax, learner_torch, losses_torch
+from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.system_jax import System as JaxSystem
+from crossfade.algos.trading.system_torch import System as TorchSystem
+from crossfade.bridge.libraries import named_leaves
+from crossfade.config import apply
+from crossfade.trainers.training import make_trainer, precision
+
+SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")
+SHORT = ("max_bars=7", "drawdown=300")  # episodes are cut off and accounts go bust within a rollout
+CASES = {
+    "plain": (),
+    "phase 2, floor, masked truncation": ("env.phase=2", "floor=0.02", "truncation=mask"),
+    "nothing clipped or normalised": ("clip_value=none", "clip_norm=none", "normalize_advantages=false"),
+    "published network": ("network=seed", "normalize_observations=false", "truncation=terminal"),
+}
+
+
+def config(*words: str) -> TradingConfig:
+    return apply(TradingConfig(), (*SMALL, *SHORT, "steps=50", "dtype=float64", *words))
+
+
+def relative(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-12))
+
+
+def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
+    """Both systems and a minibatch of a rollout whose policy has moved away from it since."""
+    ours = TorchSystem(config(*words))
+    before = ours.make_policy(ours.parameters())
+    batch = ours.tensors(ours.collect(before, ours.start_buffer(), 0)[0])
+    minibatch = batch.rows(batch.order[0, :32])
+    shift = torch.from_numpy(np.random.default_rng(0).normal(0, 0.3, 32))
+    return ours, JaxSystem(ours.config), minibatch._replace(log_prob=minibatch.log_prob + shift)
+
+
+def differences(ours: TorchSystem, theirs: JaxSystem, minibatch: Minibatch) -> dict[str, float]:
+    """How far loss, gradient and one update are apart, relative to their size."""
+    policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
+    arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
+    (_, info), gradient = jax.jit(jax.value_and_grad(theirs.loss, has_aux=True))(model, arrays)
+    value, expected = ours.loss(policy, minibatch)
+    value.backward()
+    gradients, wanted = named_leaves(gradient), {n: p.grad.numpy().copy() for n, p in policy.named_parameters()}
+    optimizer, tx = learner_torch.make_optimizer(ours.config, policy), learner_jax.make_optimizer(ours.config, model)
+    learner_torch.update(policy, optimizer, minibatch, ours.config)
+    step = jax.jit(lambda model, state: learner_jax.update(model, tx, state, arrays, jnp.array(3e-4), ours.config)[0])
+    after, found = named_leaves(step(model, tx.init(model))), dict(policy.named_parameters())
+    return {
+        "loss": max(relative(info[name], expected[name].detach().numpy()) for name in expected),
+        "gradient": max(relative(gradients[name], wanted[name]) for name in wanted),
+        "update": max(relative(after[name], found[name].detach().numpy()) for name in found),
+    }
+
+
+@pytest.mark.parametrize("words", CASES.values(), ids=CASES)
+def test_the_halves_agree_on_loss_gradient_and_update(words, x64):
+    found = differences(*moved(*words))
+    assert found["loss"] <= 1e-12 and found["gradient"] <= 1e-10 and found["update"] <= 1e-9, found
+
+
+def test_a_value_clipped_around_the_return_is_noticed(x64, monkeypatch):
+    right = losses_torch.value_loss
+    monkeypatch.setattr(
+        losses_torch, "value_loss", lambda v, old, returns, clip: right(v, returns - old, returns, clip)
+    )
+    found = differences(*moved())
+    assert found["loss"] > 1e-6 and found["gradient"] > 1e-6, found
+
+
+def trained(mode: str, updates: int, *words: str, nudge: float = 0.0) -> tuple[dict, dict, list[np.ndarray]]:
+    """Metrics, accounts at the end, and every action on the way where the host can see them."""
+    chosen = config(*words, f"mode={mode}")
+    with precision(chosen):
+        trainer, actions = make_trainer("trading", chosen), []
+        if nudge:
+            start = trainer.snapshot()
+            bias = start.parameters["actor.0.bias"] + np.array([nudge, 0, 0])
+            parameters = {**start.parameters, "actor.0.bias": bias}
+            trainer = make_trainer("trading", chosen, start._replace(parameters=parameters, optimizer=None))
+        for method in ("collect", "collect_one_by_one"):
+            if collect := getattr(trainer.system, method, None):
+                setattr(trainer.system, method, _listening(collect, actions))
+        metrics = trainer.run(0, updates)
+        return metrics, trainer.snapshot().buffer, actions
+
+
+def _listening(collect, actions):
+    def collected(policy, buffer, step):
+        batch, carry = collect(policy, buffer, step)
+        actions.append(np.asarray(batch.rollout.action))
+        return batch, carry
+
+    return collected
+
+
+def same_actions(updates: int) -> None:
+    ours, accounts, actions = trained("torch", updates)
+    for mode in ("jax_policy", "jax_full"):
+        theirs, others, seen = trained(mode, updates)
+        assert all(map(np.array_equal, actions, seen)) and len(actions) == updates
+        for name in accounts["state"]:
+            assert np.array_equal(accounts["state"][name], others["state"][name]), name
+        for name in ours:
+            if name.startswith(("action_share", "episodes", "illegal", "gradient_steps")):
+                assert np.array_equal(ours[name], theirs[name]), name
+            assert relative(theirs[name], ours[name]) <= 1e-9, name
+    assert ours["episodes"].all() and not ours["illegal"].any()
+
+
+def test_five_updates_from_one_key_take_the_same_actions():
+    same_actions(5)
+
+
+@pytest.mark.slow
+def test_fifty_updates_from_one_key_take_the_same_actions():
+    same_actions(50)
+
+
+def test_a_parameter_that_was_moved_takes_other_actions():
+    (_, _, right), (_, _, wrong) = trained("torch", 2), trained("torch", 2, nudge=0.5)
+    assert not all(map(np.array_equal, right, wrong))
+
+
+def test_both_halves_stop_an_update_once_the_policy_has_moved_too_far():
+    words = "lr=0.03", "target_kl=0.002"
+    ours, theirs = (trained(mode, 2, *words)[0] for mode in ("torch", "jax_policy"))
+    assert np.array_equal(ours["gradient_steps"], theirs["gradient_steps"]) and (ours["gradient_steps"] < 4).any()
+    assert relative(theirs["loss"], ours["loss"]) <= 1e-9
