@@ -48,11 +48,10 @@ class World(Protocol):
 def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
     """The randomness of one update, from its key."""
     gumbel, start, order = jax.random.split(key, 3)
-    shape, tiny = (config.n_steps, config.n_envs), jnp.finfo(config.dtype).tiny
-    uniform = jnp.maximum(streams.uniform(gumbel, (*shape, n_actions), config.dtype), tiny)
+    shape = config.n_steps, config.n_envs
     shuffled = lambda epoch: permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
     return Noise(
-        gumbel=-jnp.log(-jnp.log(uniform)),
+        gumbel=streams.gumbel(gumbel, (*shape, n_actions), config.dtype),
         start=streams.uniform(start, (*shape, 2), "float32"),
         order=jax.lax.map(shuffled, jnp.arange(config.epochs)),
     )
@@ -66,6 +65,7 @@ def collect(
     The network sees observations by the statistics as they were; the raw ones join those of the returned carry.
     """
     see = lambda raw: _as_seen(raw, carry.statistics, config)
+    value_of = lambda state: policy(see(world.observe(data, settings, state)))[1]
 
     def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Info]]:
         gumbel, uniform = noise
@@ -101,12 +101,10 @@ def collect(
         return following, (taken, told)
 
     after, (taken, told) = jax.lax.scan(step, carry, (noise.gumbel, noise.start))
-    last = policy(see(world.observe(data, settings, after.state)))[1]
-    taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], last[None]]))
+    taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if config.truncation == "bootstrap":
-        value = lambda state: policy(see(world.observe(data, settings, state)))[1]
         step_again = lambda state, action: world.step(data, settings, state, action)[0]
-        taken = taken._replace(next_value=_values_where_cut_off(taken, value, step_again))
+        taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
     return taken, after, _telling(taken, told, noise.gumbel.shape[-1])
 
 
@@ -131,7 +129,7 @@ def minibatch_of(
 
 
 def _values_where_cut_off(
-    rollout: Rollout, value: Callable[[Any], Array], step_again: Callable[[Any, Array], Any]
+    rollout: Rollout, value_of: Callable[[Any], Array], step_again: Callable[[Any, Array], Any]
 ) -> Float[Array, "steps envs"]:
     """`next_value`, with the value of the final state where an episode was cut off.
 
@@ -145,7 +143,7 @@ def _values_where_cut_off(
     def block(i: Array, next_value: Float[Array, " n"]) -> Float[Array, " n"]:
         index = jax.lax.dynamic_slice(number, (i * envs,), (envs,))
         again = jax.tree.map(lambda column: column.at[index].get(mode="clip"), (state, action))
-        return next_value.at[index].set(value(step_again(*again)), mode="drop")
+        return next_value.at[index].set(value_of(step_again(*again)), mode="drop")
 
     blocks = (cut_off.sum() + envs - 1) // envs
     return jax.lax.fori_loop(0, blocks, block, rollout.next_value.ravel()).reshape(rollout.value.shape)
