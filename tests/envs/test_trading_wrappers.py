@@ -75,6 +75,7 @@ def test_gymnasium_seeds_give_the_same_start(gymnasium_env):
         env.reset(options={"bar": 3})
 
 
+@pytest.mark.filterwarnings("ignore:.*infinity:UserWarning")  # features have no bound, and it is right to say so
 def test_gymnasium_approves_of_the_environment(gymnasium_env):
     checker = pytest.importorskip("gymnasium.utils.env_checker")
     checker.check_env(gymnasium_env.TradingEnv(PARAMS, MARKET), skip_render_check=True)

@@ -68,14 +68,14 @@ class TradingParams:
         TRAIL and STOP_TRAILING. An action the mask forbids is HOLD, and is counted.
     Bar b = t + 1, in this order:
         1. Orders. BUY and SELL fill at the open, `slippage` ticks worse, `contracts` of them, for one commission each.
-           Stop distance d = max(1, (atr64[t] stop_64 + 2048) // 4096) ticks, at most stop_cap_cents // tick_cents; the
-           target is target_ratio d away. BREAK_EVEN puts the stop at the entry unless it is better already. TRAIL and
-           STOP_TRAILING set the flag.
+           Stop distance d = max(1, (atr64[t] stop_64 + 2048) // 4096) ticks, at most stop_cap_cents // tick_cents
+           but not below 1; the target is target_ratio d away. BREAK_EVEN puts the stop at the entry unless it is
+           better already. TRAIL and STOP_TRAILING set the flag.
         2. Trailing, from what was known at t: the stop of a long is raised to close[t] - e where that is higher,
            e = max(1, (atr64[t] trail_64 + 2048) // 4096); a short's likewise mirrored.
         3. Gap: a bar that opens at or beyond the stop, or else at or beyond the target, closes the position there.
         4. Range: low <= stop and high >= target of a long (mirrored for a short) close it at the level;
-           `rules.intrabar` decides when both are touched. Neither suffers slippage.
+           `rules.intrabar` decides when both are touched, a tie of `nearest` being the stop. Neither suffers slippage.
         5. Session end: on the last bar of a session a position is closed at the close, `slippage` ticks worse.
         6. The floor is min(high_water - drawdown_cents, initial_cents + lock_cents), high_water being the highest
            equity at a close so far, before this bar. If the worst equity of the bar (of a position still open at the
@@ -85,7 +85,7 @@ class TradingParams:
            episode goes on.
         7. high_water = max(high_water, equity at the close).
     An exit pays one commission per contract. A win is an exit whose result, both commissions included, is above 0.
-    Reward: change of equity at the close, in cents, divided by 10 000; over an episode it adds up to the result.
+    Reward: change of equity at the close, in cents, times 0.0001; over an episode it adds up to the result.
     Ends: terminated when bust; else truncated on the last bar of the session, after max_bars bars, or at the end of
         the data.
     Legal: BUY and SELL when flat and `may_enter[t]`, in phase 2 also only while 4 (high_water - equity) is below
@@ -93,8 +93,8 @@ class TradingParams:
         ticks in profit and the stop is worse than the entry; TRAIL in profit and not trailing; STOP_TRAILING when
         trailing.
     Observation: the features of bars t - window + 1 .. t, oldest first, then 5 numbers: position (-1, 0, 1), and with
-        c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held / 390, all
-        0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves, drawdown / limit clipped to
+        c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held, that of the
+        entry included, / 390; all 0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves, drawdown / limit clipped to
         [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY, BREAK_EVEN and TRAIL are legal.
     """
 
@@ -108,8 +108,11 @@ class TradingParams:
     """The switches."""
 
     def __post_init__(self) -> None:
-        if self.window < 1 or self.n_features < 1:
-            raise UsageError(f"window and n_features must be at least 1, got {self.window} and {self.n_features}.")
+        if not 1 <= self.window <= 61 or self.n_features < 1:
+            raise UsageError(
+                f"expected a window of 1 to 61 bars (an episode begins after 60 at the earliest) and at least one "
+                f"feature, got window={self.window} and n_features={self.n_features}."
+            )
 
     @property
     def n_actions(self) -> int:
