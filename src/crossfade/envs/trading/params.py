@@ -93,9 +93,10 @@ class TradingParams:
         ticks in profit and the stop is worse than the entry; TRAIL in profit and not trailing; STOP_TRAILING when
         trailing.
     Observation: the features of bars t - window + 1 .. t, oldest first, then 5 numbers: position (-1, 0, 1), and with
-        c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held, that of the
-        entry included, / 390; all 0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves, drawdown / limit clipped to
-        [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY, BREAK_EVEN and TRAIL are legal.
+        c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held (that of
+        the entry included) / 390; all 0 when flat. Phase 2 adds trailing, unrealised dollars / 1000, break-even moves,
+        drawdown / limit clipped to [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY,
+        BREAK_EVEN and TRAIL are legal.
     """
 
     phase: Literal[1, 2] = 1
