@@ -42,7 +42,7 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
             "hidden=32",
             "env.window=5",
             "days=20",
-            "eval_days=10",
+            "eval_days=40",
             "steps=60",
             "eval_every=20",
         ),

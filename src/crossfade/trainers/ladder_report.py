@@ -11,7 +11,16 @@ from ..run.page import Cell, figure, paragraph, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
 from .ladder import Rung
 
-MEASURES = ("eval/tv", "eval/gap", "eval/log_z_error", "eval/daily", "eval/daily_se", "eval/random")
+MEASURES = (
+    "eval/tv",
+    "eval/gap",
+    "eval/log_z_error",
+    "eval/daily",
+    "eval/daily_se",
+    "eval/random",
+    "eval/long",
+    "eval/short",
+)
 PARTS = ("sample", "convert", "gradient", "sync", "all")
 TONES: dict[str, Literal["good", "bad"]] = {"EQUAL": "good", "ROUNDING": "good", "DIFFERENT": "bad"}
 

@@ -22,7 +22,7 @@ class TradingConfig(PPOConfig):
     """Which synthetic market: the default, or one with a known truth."""
     days: int = 60
     """Days to learn from."""
-    eval_days: int = 20
+    eval_days: int = 60
     """Days held out, of another seed, on which the greedy policy is judged."""
     data_seed: int = 0
     """Seed of the days."""

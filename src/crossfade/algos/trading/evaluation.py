@@ -1,4 +1,7 @@
-"""What a policy earns on days it has not seen, beside doing nothing and beside trading as often at random.
+"""What a policy earns on days it has not seen, beside doing nothing and beside traders who see nothing.
+
+These enter as often as the policy does, at random moments: on a random side, always long or always short. Few days
+may all fall, and a policy that only sells then looks as if it could read them: it must beat all three.
 
 Every session is traded once by an account of its own, from flat to flat; results are in dollars per session and come
 with the standard error of their mean. These are figures of a simulation on synthetic data: no promise of any profit.
@@ -21,8 +24,9 @@ from .config import TradingConfig
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observation, mask) -> the most probable action of each account."""
 Decide = Callable[[int, State, np.ndarray], np.ndarray]
-REPEATS = 10  # of every session by the random trader
-STREAM = 0x7261  # of the random trader's draws, beside those of the updates
+BLIND = {"random": 0.5, "long": 1.0, "short": 0.0}  # traders who see nothing, by their probability of buying
+REPEATS = 10  # of every session by each of them
+STREAM = 0x7261  # of their draws, beside those of the updates
 
 
 class Evaluation(NamedTuple):
@@ -30,7 +34,7 @@ class Evaluation(NamedTuple):
 
     metrics: dict[str, float]
     arrays: dict[str, np.ndarray]
-    """For pictures: results in dollars of each session, of the policy (`daily`) and of the random trader."""
+    """For pictures: results in dollars of each session, of the policy (`daily`) and of those who see nothing."""
     test_set: str = ""
 
 
@@ -59,22 +63,25 @@ def evaluate(config: TradingConfig, act: Act, statistics: Any) -> Evaluation:
     at = world.sessions(market)
     found = _trade(env, market, settings, at, greedy)
     rate = found.state.trades.sum() / max(found.chances, 1)
-    by_chance = _trade(env, market, settings, [np.tile(a, REPEATS) for a in at], _random(config, float(rate)))
-    daily, random_daily = found.dollars, by_chance.dollars.reshape(REPEATS, -1).mean(0)
+    blind = [np.tile(a, len(BLIND) * REPEATS) for a in at]
+    by_chance = _trade(env, market, settings, blind, _random(config, float(rate), len(at[0])))
+    daily = found.dollars
+    blind_daily = dict(zip(BLIND, by_chance.dollars.reshape(len(BLIND), REPEATS, -1).mean(1), strict=True))
     trades, costs = found.state.trades.sum(), found.state.commissions + found.state.slippages
     metrics = {
         "eval/daily": daily.mean(),
         "eval/daily_se": _error(daily),
         "eval/flat": 0.0,
-        "eval/random": random_daily.mean(),
-        "eval/random_se": _error(random_daily),
+        **{f"eval/{name}": results.mean() for name, results in blind_daily.items()},
+        **{f"eval/{name}_se": _error(results) for name, results in blind_daily.items()},
         "eval/costs": costs.mean() / 100,
         "eval/trades": trades / len(daily),
         "eval/win_rate": found.state.wins.sum() / max(trades, 1),
         "eval/max_drawdown": _max_drawdown(daily, at[1]),
         "eval/bust": found.bust.mean(),
     }
-    return Evaluation({k: float(v) for k, v in metrics.items()}, {"daily": daily, "random_daily": random_daily})
+    arrays = {"daily": daily, **{f"{name}_daily": results for name, results in blind_daily.items()}}
+    return Evaluation({name: float(value) for name, value in metrics.items()}, arrays)
 
 
 def _trade(env: Trading, market: Market, settings: Settings, at: Any, decide: Decide) -> Traded:
@@ -95,13 +102,14 @@ def _trade(env: Trading, market: Market, settings: Settings, at: Any, decide: De
     return Traded(state, bust, chances)
 
 
-def _random(config: TradingConfig, rate: float) -> Decide:
-    """Enters with a given probability whenever that is legal, on either side, and leaves exits to stop and target."""
+def _random(config: TradingConfig, rate: float, sessions: int) -> Decide:
+    """Enter with a given probability whenever that is legal, and leave exits to stop and target."""
     key = random.fold_in(random.key(config.seed), STREAM)
+    long = np.repeat(list(BLIND.values()), REPEATS * sessions)
 
     def decide(t: int, state: State, mask: np.ndarray) -> np.ndarray:
         enter, side = random.uniform(random.fold_in(key, t), (len(mask), 2), "float32").T
-        return np.where(mask[:, BUY] & (enter < rate), np.where(side < 0.5, BUY, SELL), HOLD)
+        return np.where(mask[:, BUY] & (enter < rate), np.where(side < long, BUY, SELL), HOLD)
 
     return decide
 

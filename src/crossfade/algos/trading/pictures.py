@@ -1,4 +1,4 @@
-"""What a trading policy earned on the days held out, beside a trader who acts as often at random."""
+"""What a trading policy earned on the days held out, beside traders who see nothing."""
 
 from pathlib import Path
 
@@ -6,10 +6,12 @@ import numpy as np
 
 from ...run.plots import Curve, curves, to_svg
 from .config import TradingConfig
+from .evaluation import BLIND
 
 CAPTION = (
-    "Sum of the results of the greedy policy over the sessions held out, in dollars, after costs, beside the mean of a "
-    "trader who enters as often at random. Synthetic data: a simulation, no promise of profit."
+    "Sum of the results of the greedy policy over the sessions held out, in dollars, after costs, beside the mean of "
+    "traders who see nothing and enter as often: on a random side, long only, short only. Synthetic data: a "
+    "simulation, no promise of profit."
 )
 
 
@@ -17,7 +19,10 @@ def pictures(config: TradingConfig, runs: dict[str, Path]) -> list[tuple[str, st
     """SVG with captions. What a run has not left behind is not shown."""
     lines = []
     for title, run in runs.items():
-        for name, label in (("daily", title), ("random_daily", f"{title}: at random")):
+        names = {"daily": title}
+        if not lines:  # those who see nothing differ between runs only in how often they enter: the first run's will do
+            names |= {f"{name}_daily": f"{name} (as often as {title})" for name in BLIND}
+        for name, label in names.items():
             path = run / "eval" / f"{name}.npy"
             if path.exists():
                 total = np.cumsum(np.load(path, allow_pickle=False))
