@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from crossfade.algos.gflownet.modules_jax import name
 from crossfade.algos.ppo import learner_jax
 from crossfade.algos.ppo.batch import Carry
 from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_jax import ActorCritic
 from crossfade.nn import normalizer_jax as normalizer
+from crossfade.nn.layers_jax import name
 
 
 class Place(NamedTuple):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from crossfade.algos.gflownet import streams_jax
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.continuous import acting_jax, density_jax, full, host, learner_jax, noise_jax
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE, Noise
@@ -22,7 +21,7 @@ from crossfade.envs.continuous_params import EDGE
 from crossfade.envs.cube.params import CubeParams
 from crossfade.envs.torus.params import TorusParams
 from crossfade.errors import UsageError
-from crossfade.random import random_numpy
+from crossfade.random import random_numpy, streams_jax
 
 CUBE, TORUS = CubeParams(min_increment=0.25), TorusParams(n_turns=3, harmonics=2)
 WORLDS = pytest.mark.parametrize("params", [CUBE, TORUS], ids=["cube", "torus"])

@@ -15,7 +15,6 @@ from crossfade.algos.gflownet import (
     init,
     learner_jax,
     losses_jax,
-    modules_jax,
     nodes_jax,
     noise_jax,
     noise_numpy,
@@ -28,6 +27,7 @@ from crossfade.envs.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid
 from crossfade.envs.hypergrid.params import HypergridParams
 from crossfade.errors import UsageError
+from crossfade.nn import layers_jax
 from crossfade.random import random_numpy
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
@@ -357,7 +357,7 @@ def test_distinct_objects_are_told_apart(sampled, slots, monkeypatch):
 def test_the_optimizer_is_torch_adam_with_groups_steps_and_clipping(x64):
     config = tiny(lr_period=5, clip_norm=0.5, lr=0.01)
     policy, tx, opt_state = started(config, Hypergrid(SMALL))
-    names = [modules_jax.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(policy)]
+    names = [layers_jax.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(policy)]
     tensors = [torch.tensor(np.asarray(leaf), requires_grad=True) for leaf in jax.tree.leaves(policy)]
     networks = [t for t, name in zip(tensors, names, strict=True) if name != "log_z"]
     log_z = tensors[names.index("log_z")]

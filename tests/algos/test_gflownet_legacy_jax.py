@@ -14,7 +14,6 @@ from crossfade.algos.gflownet import (
     exact_numpy,
     learner_jax,
     losses_jax,
-    modules_jax,
     nodes_jax,
     noise_jax,
     rollout,
@@ -24,6 +23,7 @@ from crossfade.algos.gflownet.system_jax import System
 from crossfade.bridge import Mapping, to_torch_optimizer
 from crossfade.bridge.optimizers import read_torch, write_optax
 from crossfade.envs.hypergrid.hypergrid_jax import Hypergrid
+from crossfade.nn import layers_jax
 
 
 class Tabular(Hypergrid):
@@ -48,7 +48,7 @@ def updated(config, policy, gradients):
         tree = jax.tree.unflatten(jax.tree.structure(policy), map(jnp.asarray, gradient))
         updates, opt_state = update(tree, opt_state, policy)
         policy = eqx.apply_updates(policy, updates)
-        yield {modules_jax.name(path): np.asarray(a) for path, a in jax.tree_util.tree_leaves_with_path(policy)}
+        yield {layers_jax.name(path): np.asarray(a) for path, a in jax.tree_util.tree_leaves_with_path(policy)}
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
@@ -58,7 +58,7 @@ def test_a_trunk_that_stands_twice_is_stepped_twice_as_torch_does_it(clip_norm, 
     start = run.parameters()
     policy, rng = run.make_policy(start), np.random.default_rng(0)
     gradients = [[rng.normal(size=leaf.shape) for leaf in jax.tree.leaves(policy)] for _ in range(8)]
-    names = [modules_jax.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(policy)]
+    names = [layers_jax.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(policy)]
 
     tensors = {name: torch.tensor(start[name], requires_grad=True) for name in names}
     networks = [tensors[name] for name in names if name != "log_z"]

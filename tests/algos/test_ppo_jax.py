@@ -15,7 +15,6 @@ from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.gae_jax import gae
-from crossfade.algos.ppo.shuffling import argsort, permutation
 from crossfade.algos.trading import world
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.system_jax import System
@@ -23,6 +22,7 @@ from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
+from crossfade.random.shuffling_jax import argsort, permutation
 
 MODES = ("bootstrap", "mask", "terminal")
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PyTree
 
+from ...nn.layers_jax import name
 from .config import GFlowNetConfig
-from .modules_jax import name
 
 
 def double_step(config: GFlowNetConfig) -> optax.GradientTransformation:
-    """The optimiser of modules_jax.py with that fault."""
+    """The optimiser of adam.py with that fault."""
 
     def rated(scale: optax.GradientTransformation, lr: float) -> optax.GradientTransformation:
         schedule = lambda count: lr * config.lr_gamma ** (jnp.asarray(count) // config.lr_period)

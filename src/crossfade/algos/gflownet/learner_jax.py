@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, PyTree
 
 from ...envs.base_jax import Env
 from ...errors import UsageError
+from ...nn.layers_jax import filled
+from .adam import optimizer
 from .config import GFlowNetConfig, needs_flow
 from .double_step import double_step
 from .losses_jax import log_partition, loss
-from .modules_jax import filled, optimizer
 from .policy_jax import Policy
 
 Objective = Callable[[Policy, PyTree, GFlowNetConfig], tuple[Array, PyTree]]

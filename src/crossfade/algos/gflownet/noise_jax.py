@@ -3,7 +3,7 @@
 import jax
 from jaxtyping import PRNGKeyArray
 
-from . import streams_jax as streams
+from ...random import streams_jax as streams
 from .batch import BackNoise, Noise
 
 

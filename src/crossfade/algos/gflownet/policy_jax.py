@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from . import modules_jax as modules
+from ...nn import layers_jax as modules
 
 MASKED = -1e30  # a logit that no softmax notices; finite, so that rows without a valid entry hold no NaN
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, PyTree
 
 from ...envs.registry import make
 from ...errors import CheckpointError
-from ...random import random_numpy as random
+from ...random import random_numpy as random, streams_jax
 from . import (
     acting_jax,
     backward_numpy,
@@ -31,7 +31,6 @@ from . import (
     replay_jax,
     replay_numpy,
     rollout,
-    streams_jax,
 )
 from .batch import Batch, Trajectories
 from .config import GFlowNetConfig

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ...bridge.transforms import clip_by_global_norm
-from ..gflownet.modules_jax import filled
+from ...nn.layers_jax import filled
 from .batch import Minibatch, Rollout
 from .config import PPOConfig
 from .gae_jax import gae

@@ -9,13 +9,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ...nn import normalizer_jax as normalizer
 from ...nn.normalizer_jax import Statistics
-from ..gflownet import streams_jax as streams
+from ...random import streams_jax as streams
+from ...random.shuffling_jax import permutation
 from .batch import Carry, Minibatch, Noise, Rollout
 from .config import PPOConfig
 from .learner_jax import Info
 from .masked_jax import choose, log_prob_of, log_probs
 from .network_jax import ActorCritic
-from .shuffling import permutation
 
 
 @runtime_checkable

@@ -10,7 +10,8 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ....envs.continuous_jax import ContinuousEnv
-from .. import modules_jax
+from ....nn.layers_jax import filled
+from .. import adam
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_jax import Terms, balance
 from ..policy_jax import MASKED
@@ -35,12 +36,12 @@ def make_policy(config: GFlowNetConfig, env: ContinuousEnv, parameters: Mapping[
         flow=needs_flow(config.loss),
         z_dim=config.z_dim,
     )
-    return modules_jax.filled(policy, parameters, config.dtype)
+    return filled(policy, parameters, config.dtype)
 
 
 def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTransformation:
     """The discrete GFlowNet's: Adam with a rate for the networks and one for log Z."""
-    return modules_jax.optimizer(config)
+    return adam.optimizer(config)
 
 
 def terms(policy: Policy, batch: Batch) -> Terms:

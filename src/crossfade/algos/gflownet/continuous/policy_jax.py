@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..modules_jax import apply, features, linear, trunk
+from ....nn.layers_jax import apply, features, linear, trunk
 from .batch import Kind
 from .init import n_outputs
 

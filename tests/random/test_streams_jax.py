@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from crossfade.algos.gflownet import streams_jax
+from crossfade.random import streams_jax
 
 
 @pytest.mark.parametrize("name", ["uniform", "gumbel", "normal"])
