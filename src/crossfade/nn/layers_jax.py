@@ -1,4 +1,4 @@
-"""What the policies of discrete and of continuous GFlowNets have in common, in JAX: layers, parameters by name, Adam.
+"""Layers in JAX that are filled from parameters by torch's names.
 
 torch brings all of this along, so the file has no twin.
 """
@@ -9,19 +9,17 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
-from ...bridge.transforms import clip_by_global_norm
-from ...errors import UsageError
-from .config import GFlowNetConfig
+from ..errors import UsageError
 
 Module = TypeVar("Module", bound=eqx.Module)
 
 
 def linear(fan_in: int, fan_out: int) -> eqx.nn.Linear:
     """A linear layer of zeros."""
-    return jax.tree.map(jnp.zeros_like, eqx.nn.Linear(fan_in, fan_out, key=jax.random.key(0)))
+    shapes = eqx.filter_eval_shape(eqx.nn.Linear, fan_in, fan_out, key=jax.random.key(0))
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def trunk(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
@@ -66,23 +64,3 @@ def filled(policy: Module, parameters: Mapping[str, Any], dtype: str) -> Module:
         lambda path, _: jnp.array(parameters[name(path)], dtype),  # a copy: training gives the old ones away
         policy,
     )
-
-
-def optimizer(config: GFlowNetConfig) -> optax.GradientTransformation:
-    """Adam with a rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
-
-    torch's Adam in two groups with StepLR. Only the gradient of the networks is clipped.
-    """
-
-    def adam(lr: float) -> optax.GradientTransformation:
-        # optax.exponential_decay(staircase=True), except that it computes in float32 whatever the precision
-        return optax.adam(lambda count: lr * config.lr_gamma ** (jnp.asarray(count) // config.lr_period))
-
-    networks = adam(config.lr)
-    if config.clip_norm is not None:
-        networks = optax.chain(clip_by_global_norm(config.clip_norm), networks)
-
-    def groups(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(lambda path, _: "log_z" if name(path) == "log_z" else "networks", tree)
-
-    return optax.partition({"networks": networks, "log_z": adam(config.lr_z)}, groups)

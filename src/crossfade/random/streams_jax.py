@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
-from ...errors import UsageError
-from ...random.threefry_numpy import PARITY, ROTATIONS
+from ..errors import UsageError
+from .threefry_numpy import PARITY, ROTATIONS
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array, "..."]:
