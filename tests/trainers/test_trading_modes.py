@@ -1,5 +1,8 @@
 """Trading in five modes: equal from one seed, resumed exactly, switched in the middle of a run."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from functools import lru_cache
 
@@ -27,6 +30,16 @@ def config(mode: str, *words: str) -> TradingConfig:
 def uncompiled(monkeypatch):
     """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
     monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)
+
+
+@pytest.mark.slow
+def test_the_ladder_is_climbed_with_every_compiler_on(tmp_path):
+    words = [*SMALL, *SHORT, "--updates", "3", "--json", "--runs-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "crossfade", "climb", "trading", *words]
+    rungs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert [rung["mode"] for rung in rungs] == list(MODES)
+    assert {rung["parity"]["verdict"] for rung in rungs[1:]} <= {"EQUAL", "ROUNDING"}
+    assert (tmp_path / "trading" / "climb.html").read_text().count("<svg")
 
 
 def leaves(tree, prefix: str = "") -> dict[str, np.ndarray]:
