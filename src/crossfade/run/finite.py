@@ -21,7 +21,7 @@ def check_finite(metrics: Mapping[str, np.ndarray], step: int, blame: Callable[[
     advice = (
         f"The reward is at fault: {cause}. It must be a finite number above 0; `crossfade doctor` examines one's own."
         if cause
-        else "All rewards that were looked at are finite: lower lr and lr_z, or set clip_norm."
+        else "All rewards that were looked at are finite: lower the learning rates, or set clip_norm."
     )
     raise RewardError(
         f"expected finite numbers, got {name} = {metrics[name][first[name]]} in iteration {step + first[name]}. "

@@ -129,7 +129,7 @@ class Eval(Common):
         run = RunDir.open(self.path)
         system = run.meta["system"]
         config = _config(system, (), run.config_path)
-        effort = Effort(self.samples, self.backward_samples, self.seed)
+        effort = Effort(self.samples, self.backward_samples, self.seed) if system == "gflownet" else None
         bundle = checkpoint.load(run.checkpoints, side="numpy")
         with precision(config):
             trainer = make_trainer(
@@ -138,15 +138,16 @@ class Eval(Common):
             found = trainer.evaluate(effort)
         for name, array in found.arrays.items():
             write_array(run.eval / f"{name}.npy", array)
-        written = {"step": bundle.step, **asdict(effort), "test_set": found.test_set, **found.metrics}
+        asked = {} if effort is None else {**asdict(effort), "test_set": found.test_set}
+        written = {"step": bundle.step, **asked, **found.metrics}
         finite = lambda value: not isinstance(value, float) or math.isfinite(value)
         written = {name: value if finite(value) else None for name, value in written.items()}  # JSON has no NaN
         write_json(run.eval / f"{bundle.step:010d}.json", written)
         if self.json:
             return print_json(written)
-        print(f"step {bundle.step}, {self.samples} samples")
+        print(f"step {bundle.step}" + ("" if effort is None else f", {self.samples} samples"))
         print("\n".join(metric_lines(found.metrics)))
-        if found.test_set:
+        if effort is not None and found.test_set:
             print(f"probabilities: of {found.test_set}, {self.backward_samples} backward trajectories each")
         return 0
 
