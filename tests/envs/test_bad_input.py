@@ -121,7 +121,7 @@ def test_the_compiled_mode_names_the_step_and_the_object(line):
 
 def test_a_loss_that_diverges_is_told_apart_from_a_bad_reward():
     loss = np.array([1.0, np.inf, np.nan])
-    with pytest.raises(RewardError, match="got loss = inf in iteration 101. All rewards.* lower lr and lr_z"):
+    with pytest.raises(RewardError, match="got loss = inf in iteration 101. All rewards.* lower the learning rates"):
         check_finite({"mean_length": np.ones(3), "loss": loss}, 100, lambda: find_bad(params_class("toy")()))
     check_finite({"loss": np.ones(3)}, 0)
     assert find_bad(None) == ""
