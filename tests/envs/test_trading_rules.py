@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from trading_cases import written_market
-from trading_scenarios import ENTRIES, EXITS, QUIET, RISES, SESSIONS, Scenario
+from trading_scenarios import BUY, ENTRIES, EXITS, HOLD, QUIET, RISES, SESSIONS, Scenario
 from trading_scenarios_accounts import ACCOUNTS, MANAGEMENT
 
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import BUY, HOLD
 from crossfade.envs.trading.scalar import ScalarTrading
 
 SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT]
@@ -102,6 +101,11 @@ def test_a_table_with_a_wrong_number_fails():
 
 
 def test_rewards_add_up_to_the_result():
-    case = Scenario("", [QUIET, RISES, (104, 109, 103, 108), (108, 114, 107, 110), QUIET], [BUY, HOLD, HOLD], {})
+    case = Scenario(
+        "",
+        [QUIET, RISES, (104, 109, 103, 108), (108, 114, 107, 110), QUIET],
+        [BUY, HOLD, HOLD],
+        {},
+    )
     shown = play_numpy(case, SETTINGS)
     assert round(sum(float(row["reward"]) for row in shown[1:]) * 10_000) == shown[-1]["result"] == 11_900

@@ -12,7 +12,7 @@ from trading_cases import random_market
 
 from crossfade.envs.trading.gymnax_env import EnvParams, TradingEnv
 from crossfade.envs.trading.market import Settings
-from crossfade.envs.trading.params import BUY, TradingParams
+from crossfade.envs.trading.params import Action, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.envs.trading.trading_jax import Trading
 from crossfade.errors import UsageError
@@ -95,7 +95,7 @@ def test_gymnax_steps_many_accounts_and_keeps_the_final_observation():
     assert seen.shape == (n, *env.obs_shape) and env.num_actions == 6
     step, ended = jax.jit(jax.vmap(env.step, (0, 0, 0, None))), np.zeros(n, bool)
     for k in range(1, 4):
-        action = jnp.full(n, BUY, jnp.int32)
+        action = jnp.full(n, Action.BUY, jnp.int32)
         after, outcome = inside.step(*params, state, action)
         final = np.asarray(inside.observe(*params, after))
         keys = jax.random.split(jax.random.key(k), n)

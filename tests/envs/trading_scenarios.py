@@ -7,7 +7,10 @@ has its entry at 101, its stop at 97 and its target at 113, a SELL 99, 103 and 8
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossfade.envs.trading.params import BUY, HOLD, NONE, SELL, SESSION_END, STOP, TARGET, Rules, TradingParams
+from crossfade.envs.trading.params import Action, Reason, Rules, TradingParams
+
+HOLD, BUY, SELL = Action.HOLD, Action.BUY, Action.SELL
+NONE, STOP, TARGET, SESSION_END = Reason.NONE, Reason.STOP, Reason.TARGET, Reason.SESSION_END
 
 QUIET = (100, 101, 99, 100)
 FALLS = (100, 100, 96, 98)  # through the stop of a long

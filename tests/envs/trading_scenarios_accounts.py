@@ -2,20 +2,12 @@
 
 from typing import Any
 
-from trading_scenarios import FALLS, LOST, QUIET, RISES, Scenario, long, short
+from trading_scenarios import BUY, FALLS, HOLD, LOST, NONE, QUIET, RISES, SELL, STOP, Scenario, long, short
 
-from crossfade.envs.trading.params import (
-    BREAK_EVEN,
-    BUST,
-    BUY,
-    HOLD,
-    LIQUIDATED,
-    NONE,
-    SELL,
-    STOP,
-    STOP_TRAILING,
-    TRAIL,
-)
+from crossfade.envs.trading.params import Action, Reason
+
+BREAK_EVEN, TRAIL, STOP_TRAILING = Action.BREAK_EVEN, Action.TRAIL, Action.STOP_TRAILING
+BUST, LIQUIDATED = Reason.BUST, Reason.LIQUIDATED
 
 
 def managed(name: str, bars: list[tuple[int, int, int, int]], actions: list[int], expect: Any, **more: Any) -> Scenario:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import BUY, HOLD, SELL
+from ...envs.trading.params import Action
 from ...envs.trading.trading_numpy import Trading
 from ...nn.normalizer_numpy import Statistics, normalize
 from ...random import random_numpy as random
@@ -90,7 +90,7 @@ def _trade(env: Trading, market: Market, settings: Settings, at: Any, decide: De
     bust, running, chances, t = np.zeros(len(at[0]), bool), np.ones(len(at[0]), bool), 0, 0
     while running.any():
         mask = env.mask(market, settings, state)
-        chances += int((mask[:, BUY] & running).sum())
+        chances += int((mask[:, Action.BUY] & running).sum())
         action, rows = decide(t, state, mask).astype(np.int32), np.flatnonzero(running)
         after, outcome = env.step(market, settings, State(*(field[rows] for field in state)), action[rows])
         fields = [field.copy() for field in state]
@@ -109,7 +109,9 @@ def _random(config: TradingConfig, rate: float, sessions: int) -> Decide:
 
     def decide(t: int, state: State, mask: np.ndarray) -> np.ndarray:
         enter, side = random.uniform(random.fold_in(key, t), (len(mask), 2), "float32").T
-        return np.where(mask[:, BUY] & (enter < rate), np.where(side < long, BUY, SELL), HOLD)
+        return np.where(
+            mask[:, Action.BUY] & (enter < rate), np.where(side < long, Action.BUY, Action.SELL), Action.HOLD
+        )
 
     return decide
 

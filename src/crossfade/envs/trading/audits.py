@@ -15,7 +15,7 @@ from jaxtyping import Bool, Int32
 from . import build, synthetic
 from .bars import Bars
 from .market import Market, Settings, State
-from .params import BREAK_EVEN, BUY, HOLD, SELL, TRAIL, Rules, TradingParams
+from .params import Action, Rules, TradingParams
 from .sessions import CLOSE
 from .trading_numpy import Trading
 
@@ -115,7 +115,7 @@ def _scramble(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
 
 def _legal(mask: Mask, action: np.ndarray) -> Actions:
     """The action where it is legal, else HOLD."""
-    return np.where(np.take_along_axis(mask, action[:, None], 1)[:, 0], action, HOLD).astype(np.int32)
+    return np.where(np.take_along_axis(mask, action[:, None], 1)[:, 0], action, Action.HOLD).astype(np.int32)
 
 
 def _random(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
@@ -124,27 +124,27 @@ def _random(rng: np.random.Generator, market: Market, state: State, mask: Mask) 
 
 def _churn(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
     """In again as soon as flat, on the other side each time."""
-    return _legal(mask, np.where(state.trades % 2, SELL, BUY))
+    return _legal(mask, np.where(state.trades % 2, Action.SELL, Action.BUY))
 
 
 def _trail_always(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
-    return _legal(mask, np.where(state.position == 0, BUY, TRAIL))
+    return _legal(mask, np.where(state.position == 0, Action.BUY, Action.TRAIL))
 
 
 def _break_even_at_once(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
-    return _legal(mask, np.where(state.position == 0, SELL, BREAK_EVEN))
+    return _legal(mask, np.where(state.position == 0, Action.SELL, Action.BREAK_EVEN))
 
 
 def _flip_at_close(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
     """Trades the last quarter of an hour alone, against the day's direction."""
     minute = market.minute[state.market, state.t]
     up = market.close[state.market, state.t] > market.close[state.market, state.began]
-    return _legal(mask, np.where(minute >= CLOSE - 15, np.where(up, SELL, BUY), HOLD))
+    return _legal(mask, np.where(minute >= CLOSE - 15, np.where(up, Action.SELL, Action.BUY), Action.HOLD))
 
 
 def _revenge(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
     """Doubles down on the side that has just lost."""
-    return _legal(mask, np.where(state.losses % 2, BUY, SELL))
+    return _legal(mask, np.where(state.losses % 2, Action.BUY, Action.SELL))
 
 
 SCRIPTS: dict[str, Script] = {

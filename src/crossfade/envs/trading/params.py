@@ -7,9 +7,18 @@ from typing import Literal
 from ...errors import UsageError
 
 POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
-HOLD, BUY, SELL, BREAK_EVEN, TRAIL, STOP_TRAILING = range(6)
-NONE, STOP, TARGET, SESSION_END, LIQUIDATED, BUST = range(6)
-"""Why a position was closed."""
+
+
+class Action:
+    """What an account may do; the first three are those of phase 1."""
+
+    HOLD, BUY, SELL, BREAK_EVEN, TRAIL, STOP_TRAILING = range(6)
+
+
+class Reason:
+    """Why a position was closed."""
+
+    NONE, STOP, TARGET, SESSION_END, LIQUIDATED, BUST = range(6)
 
 
 @dataclass(frozen=True)

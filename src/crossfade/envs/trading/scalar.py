@@ -8,21 +8,7 @@ from jaxtyping import Bool, Float
 
 from ...errors import UsageError
 from .market import Market, Outcome, Settings, State
-from .params import (
-    BREAK_EVEN,
-    BUST,
-    BUY,
-    HOLD,
-    LIQUIDATED,
-    NONE,
-    SELL,
-    SESSION_END,
-    STOP,
-    STOP_TRAILING,
-    TARGET,
-    TRAIL,
-    TradingParams,
-)
+from .params import Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 
@@ -81,11 +67,11 @@ class ScalarTrading:
         before, held, mask = self.equity, self.position, self.mask()
         if not mask[action]:
             self.illegal += 1
-            action = HOLD
+            action = Action.HOLD
         t, b = self.t, self.t + 1
         open_, high, low, close = (self._bar(side, b) for side in self.bars[:4])
         opened = self._order(action, t, open_)
-        trailed = action == TRAIL and bool(self.trailing)
+        trailed = action == Action.TRAIL and bool(self.trailing)
         if self.trailing and self.rules.trail == "before":
             self._trail(t)
         if self.trailing and self.rules.trail == "same_bar" and not opened:
@@ -93,28 +79,28 @@ class ScalarTrading:
         self.t = b
         was_trailing = self.trailing
         level, reason = self._touched(b, open_, high, low)
-        result = self._close(level, reason, 0) if reason != NONE else 0
+        result = self._close(level, reason, 0) if reason != Reason.NONE else 0
         if self.position and self.bars.last[self.m, b]:
-            reason = SESSION_END
+            reason = Reason.SESSION_END
             result = self._close(close, reason, self.slippage)
         floor = min(self.high_water - self.settings.drawdown_cents, self._lock())
         extreme = {1: low, 0: close, -1: high}[self.position] if self.rules.drawdown == "worst_in_bar" else close
         bust = self.balance + self._open_result(extreme) < floor
         margin = self.settings.liquidation_cents
         if self.position and (bust or (margin > 0 and self.balance + self._open_result(close) < floor + margin)):
-            reason = BUST if bust else LIQUIDATED
+            reason = Reason.BUST if bust else Reason.LIQUIDATED
             result = self._close(close, reason, self.slippage)
         self.high_water = max(self.high_water, self.equity)
         ended = bool(self.bars.last[self.m, b]) or b >= self.bars.length[self.m] - 1
         truncated = not bust and (ended or b - self.began >= self.settings.max_bars)
         reward = np.float32(self.equity - before) * np.float32(1e-4)
         if self.rules.reward != "equity":
-            entry_fee = self.commission * self.settings.contracts if reason != NONE else 0
+            entry_fee = self.commission * self.settings.contracts if reason != Reason.NONE else 0
             facts = Facts(
                 held,
                 self.position,
                 opened,
-                action == BREAK_EVEN,
+                action == Action.BREAK_EVEN,
                 trailed,
                 was_trailing,
                 self._open_result(close),
@@ -142,15 +128,15 @@ class ScalarTrading:
             own += [f(self.trailing), f(self._open_result(close)) * f(1e-5), f(self.break_even)]
             own += [np.clip(f(drawdown) * (f(1) / f(limit)), f(0), f(2))]
             own += [np.clip(f(limit - drawdown) * f(1e-5), f(-2.5), f(2.5))]
-            own += [f(self.mask()[i]) for i in (BUY, BREAK_EVEN, TRAIL)]
+            own += [f(self.mask()[i]) for i in (Action.BUY, Action.BREAK_EVEN, Action.TRAIL)]
         return np.concatenate([rows.reshape(-1), np.array(own, np.float32)])
 
     # The parts of a bar.
 
     def _order(self, action: int, t: int, open_: int) -> bool:
         """1. Executes the order; whether it opened a position."""
-        if action in (BUY, SELL) and self.bars.may_enter[self.m, t]:
-            self.position = 1 if action == BUY else -1
+        if action in (Action.BUY, Action.SELL) and self.bars.may_enter[self.m, t]:
+            self.position = 1 if action == Action.BUY else -1
             self.contracts = self.settings.contracts
             base = open_ if self.rules.fill == "next_open" else self._bar(self.bars.close, t)
             self.entry = base + self.position * self.slippage
@@ -162,13 +148,13 @@ class ScalarTrading:
             self._pay(1)
             self.slippages += self.slippage * self.tick_cents * self.contracts
             return True
-        if action == BREAK_EVEN:
+        if action == Action.BREAK_EVEN:
             better = max if self.position > 0 else min
             self.stop = self.entry if self.rules.break_even == "sets" else better(self.stop, self.entry)
             self.break_even += 1
-        if action == TRAIL and self._profit() > 0:
+        if action == Action.TRAIL and self._profit() > 0:
             self.trailing = 1
-        if action == STOP_TRAILING:
+        if action == Action.STOP_TRAILING:
             self.trailing = 0
         return False
 
@@ -182,11 +168,11 @@ class ScalarTrading:
         """3, 4. Where and why bar b closes the position: (level, reason)."""
         side = self.position
         if not side:
-            return 0, NONE
+            return 0, Reason.NONE
         if self.rules.gaps == "open" and side * (open_ - self.stop) <= 0:
-            return open_, STOP
+            return open_, Reason.STOP
         if self.rules.gaps == "open" and side * (open_ - self.target) >= 0:
-            return open_, TARGET
+            return open_, Reason.TARGET
         adverse, favourable = (low, high) if side > 0 else (high, low)
         stopped, reached = side * (adverse - self.stop) <= 0, side * (favourable - self.target) >= 0
         if stopped and reached:
@@ -196,13 +182,13 @@ class ScalarTrading:
                 "nearest": abs(open_ - adverse) <= abs(open_ - favourable),
                 "path": bool(self.bars.high_first[self.m, b]) != (side > 0),
             }[self.rules.intrabar]
-            reason = TARGET if self.rules.label == "target_first" else STOP if first else TARGET
+            reason = Reason.TARGET if self.rules.label == "target_first" else Reason.STOP if first else Reason.TARGET
             return (self.stop if first else self.target), reason
         if stopped:
-            return self.stop, STOP
+            return self.stop, Reason.STOP
         if reached:
-            return self.target, TARGET
-        return 0, NONE
+            return self.target, Reason.TARGET
+        return 0, Reason.NONE
 
     def _close(self, price: int, reason: int, slippage: int) -> int:
         """Closes the position; its result in cents, commissions of both sides included."""

@@ -14,21 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32, Num
 
 from .market import Market, Outcome, Settings, State
-from .params import (
-    BREAK_EVEN,
-    BUST,
-    BUY,
-    HOLD,
-    LIQUIDATED,
-    NONE,
-    SELL,
-    SESSION_END,
-    STOP,
-    STOP_TRAILING,
-    TARGET,
-    TRAIL,
-    TradingParams,
-)
+from .params import Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 
@@ -80,7 +66,7 @@ class Trading:
         rules = self.params.rules
         before, equity_before, b = state, self.equity(market, state), state.t + 1
         allowed = reduce(or_, (ok & (action == a) for a, ok in enumerate(self._legal(market, settings, state))))
-        action = jnp.where(allowed, action, HOLD)
+        action = jnp.where(allowed, action, Action.HOLD)
         bar = _Bar(*(_at(column, state.market, b) for column in market[:4]))
         last = _at(market.last, state.market, b)
         fee = _fee(market, settings, state)
@@ -90,8 +76,8 @@ class Trading:
         side, holds, trailing = state.position, state.position != 0, state.trailing != 0
 
         reason, level = self._touched(market, state, bar)  # 3, 4
-        reason = jnp.where(holds & last & (reason == NONE), SESSION_END, reason)  # 5
-        at_market = (reason != STOP) & (reason != TARGET)
+        reason = jnp.where(holds & last & (reason == Reason.NONE), Reason.SESSION_END, reason)  # 5
+        at_market = (reason != Reason.STOP) & (reason != Reason.TARGET)
         slippage = jnp.where(at_market, _at(market.slippage, state.market), 0)
         price = jnp.where(at_market, bar.close - side * slippage, level)
         exit_fees = state.contracts * fee * (1 if rules.commission == "per_side" else 2)
@@ -101,12 +87,12 @@ class Trading:
         at_close = _worth(market, state, bar.close)
         extreme = jnp.where(side > 0, bar.low, bar.high)
         worst = _worth(market, state, extreme) if rules.drawdown == "worst_in_bar" else at_close
-        bust = state.balance + jnp.where(reason == NONE, worst, exit_result) < floor  # 6
+        bust = state.balance + jnp.where(reason == Reason.NONE, worst, exit_result) < floor  # 6
         thin = (settings.liquidation_cents > 0) & (state.balance + at_close - floor < settings.liquidation_cents)
-        forced = jnp.where(bust, BUST, jnp.where(thin, LIQUIDATED, NONE))
-        reason = jnp.where(holds & (reason == NONE), forced, reason)
+        forced = jnp.where(bust, Reason.BUST, jnp.where(thin, Reason.LIQUIDATED, Reason.NONE))
+        reason = jnp.where(holds & (reason == Reason.NONE), forced, reason)
 
-        closes = reason != NONE
+        closes = reason != Reason.NONE
         result = jnp.where(closes, exit_result - state.contracts * fee, 0)
         lost = slippage * _at(market.tick_cents, state.market) * state.contracts
         unrealised = jnp.where(closes, 0, at_close)
@@ -130,8 +116,8 @@ class Trading:
                 held=before.position,
                 holds=state.position,
                 opened=opened,
-                moved=action == BREAK_EVEN,
-                trailed=(action == TRAIL) & trailing,
+                moved=action == Action.BREAK_EVEN,
+                trailed=(action == Action.TRAIL) & trailing,
                 trailing=trailing,
                 unrealised=unrealised,
                 reason=reason,
@@ -168,10 +154,10 @@ class Trading:
     ) -> tuple[State, Bool[Array, "*batch"]]:
         """Step 1: positions are opened, stops moved, trailing switched; and which positions were opened."""
         rules, now = self.params.rules, (state.market, state.t)
-        opens = (action == BUY) | (action == SELL)
+        opens = (action == Action.BUY) | (action == Action.SELL)
         if rules.entries == "any_time":
             opens &= _at(market.may_enter, *now)
-        side = jnp.where(action == BUY, 1, -1)
+        side = jnp.where(action == Action.BUY, 1, -1)
         tick_cents, slippage = (_at(column, state.market) for column in (market.tick_cents, market.slippage))
         distance = _ticks(_at(market.atr64, *now), settings.stop_64)
         distance = jnp.minimum(distance, jnp.maximum(1, settings.stop_cap_cents // tick_cents))
@@ -190,12 +176,12 @@ class Trading:
             slippages=state.slippages + slippage * tick_cents * settings.contracts,
         )
         if self.params.phase == 2:
-            moved = action == BREAK_EVEN  # and legal: by the sound rules only where the entry is the better stop
-            trails = (action == TRAIL) & (self._profit(market, state) > 0)
+            moved = action == Action.BREAK_EVEN  # and legal: by the sound rules only where the entry is the better stop
+            trails = (action == Action.TRAIL) & (self._profit(market, state) > 0)
             state = state._replace(
                 stop=jnp.where(moved, state.entry, state.stop),
                 break_even=state.break_even + moved,
-                trailing=jnp.where(trails, 1, jnp.where(action == STOP_TRAILING, 0, state.trailing)),
+                trailing=jnp.where(trails, 1, jnp.where(action == Action.STOP_TRAILING, 0, state.trailing)),
             )
         return State(*(jnp.where(opens, new, old) for new, old in zip(opened, state, strict=True))), opens
 
@@ -230,12 +216,14 @@ class Trading:
         stopped = hit_stop & ~(hit_target & target_first)
         price = jnp.where(stopped, state.stop, state.target)
         labelled_stop = stopped & ~hit_target if rules.label == "target_first" else stopped
-        reason = jnp.where(labelled_stop, STOP, jnp.where(hit_target | hit_stop, TARGET, NONE))
+        reason = jnp.where(labelled_stop, Reason.STOP, jnp.where(hit_target | hit_stop, Reason.TARGET, Reason.NONE))
         if rules.gaps == "open":
             gap_stop, gap_target = open_ <= stop, open_ >= target
             price = jnp.where(gap_stop | gap_target, bar.open, price)
-            reason = jnp.where(gap_stop, STOP, jnp.where(gap_target, TARGET, reason))
-        return jnp.where(side != 0, reason, NONE).astype(jnp.int32), price  # with 64 bits on, numbers alone are int64
+            reason = jnp.where(gap_stop, Reason.STOP, jnp.where(gap_target, Reason.TARGET, reason))
+        return jnp.where(side != 0, reason, Reason.NONE).astype(
+            jnp.int32
+        ), price  # with 64 bits on, numbers alone are int64
 
     def _window(self, market: Market, state: State) -> Float32[Array, "*batch features"]:
         """The features of the last `window` bars, oldest first: one contiguous slice per account.
@@ -271,9 +259,9 @@ class Trading:
                 state.break_even,
                 jnp.clip(drawdown * (jnp.float32(1) / limit), 0, 2),
                 jnp.clip((limit - drawdown) * jnp.float32(1e-5), -2.5, 2.5),
-                legal[BUY],
-                legal[BREAK_EVEN],
-                legal[TRAIL],
+                legal[Action.BUY],
+                legal[Action.BREAK_EVEN],
+                legal[Action.TRAIL],
             ]
         return jnp.stack([number.astype(jnp.float32) for number in numbers], -1)
 

@@ -7,21 +7,7 @@ from jaxtyping import Bool, Float, Int32
 
 from ...errors import UsageError
 from .market import Market, Outcome, Settings, State
-from .params import (
-    BREAK_EVEN,
-    BUST,
-    BUY,
-    HOLD,
-    LIQUIDATED,
-    NONE,
-    SELL,
-    SESSION_END,
-    STOP,
-    STOP_TRAILING,
-    TARGET,
-    TRAIL,
-    TradingParams,
-)
+from .params import Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 Ints = Int32[np.ndarray, "*batch"]
@@ -91,14 +77,14 @@ class Trading:
             own += [state.break_even.astype(f), np.clip(drawdown.astype(f) * (f(1) / f(limit)), f(0), f(2))]
             own += [np.clip((limit - drawdown).astype(f) * f(1e-5), f(-2.5), f(2.5))]
             mask = self.mask(market, settings, state)
-            own += [mask[..., i].astype(f) for i in (BUY, BREAK_EVEN, TRAIL)]
+            own += [mask[..., i].astype(f) for i in (Action.BUY, Action.BREAK_EVEN, Action.TRAIL)]
         return np.concatenate([rows.reshape(*state.t.shape, -1), np.stack(own, -1)], -1)
 
     def step(self, market: Market, settings: Settings, state: State, action: Ints) -> tuple[State, Outcome]:
         """One action, decided after bar t, and bar t + 1."""
         rules, before = self.params.rules, self.equity(market, state)
         legal = np.take_along_axis(self.mask(market, settings, state), action[..., None].astype(np.int64), -1)[..., 0]
-        action = np.where(legal, action, HOLD)
+        action = np.where(legal, action, Action.HOLD)
         held, t, b = state.position, state.t, state.t + np.int32(1)
         bar = (state.market, b)
         open_, high, low, close = market.open[bar], market.high[bar], market.low[bar], market.close[bar]
@@ -110,9 +96,9 @@ class Trading:
         trailing, contracts = state.trailing, state.contracts
 
         level, reason = self._touched(market, state, open_, high, low)
-        state, result = self._close(market, settings, state, reason != NONE, level, np.zeros_like(slippage))
+        state, result = self._close(market, settings, state, reason != Reason.NONE, level, np.zeros_like(slippage))
         ends = last & (state.position != 0)
-        reason = np.where(ends, SESSION_END, reason).astype(np.int32)
+        reason = np.where(ends, Reason.SESSION_END, reason).astype(np.int32)
         state, more = self._close(market, settings, state, ends, close, slippage)
         result = result + more
 
@@ -125,7 +111,7 @@ class Trading:
         margin = _int(settings.liquidation_cents)
         near = (margin > 0) & (state.balance + _open_result(market, state, close) < floor + margin)
         sold = (state.position != 0) & (bust | near)
-        reason = np.where(sold, np.where(bust, BUST, LIQUIDATED), reason).astype(np.int32)
+        reason = np.where(sold, np.where(bust, Reason.BUST, Reason.LIQUIDATED), reason).astype(np.int32)
         state, more = self._close(market, settings, state, sold, close, slippage)
         result = result + more
 
@@ -134,10 +120,10 @@ class Trading:
         ended = last | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
         reward = (equity - before).astype(np.float32) * np.float32(1e-4)
         if rules.reward != "equity":
-            fee = np.where(reason != NONE, _commission(market, settings, state) * contracts, 0)
+            fee = np.where(reason != Reason.NONE, _commission(market, settings, state) * contracts, 0)
             unrealised = _open_result(market, state, close)
-            trailed = (action == TRAIL) & (trailing == 1)
-            happened = (held, state.position, opened, action == BREAK_EVEN, trailed, trailing == 1, unrealised)
+            trailed = (action == Action.TRAIL) & (trailing == 1)
+            happened = (held, state.position, opened, action == Action.BREAK_EVEN, trailed, trailing == 1, unrealised)
             facts = Facts(*happened, reason, result + fee, equity, bust)
             reward = published_reward(self.params, settings, facts, np)
         return state, Outcome(reward, bust, ended & ~bust, reason, result)
@@ -148,8 +134,8 @@ class Trading:
         """Executes the orders; which of them opened a position."""
         rules, at = self.params.rules, (state.market, state.t)
         close, atr64 = market.close[at], market.atr64[at]
-        opens = ((action == BUY) | (action == SELL)) & market.may_enter[at]
-        side = np.where(action == BUY, 1, -1).astype(np.int32)
+        opens = ((action == Action.BUY) | (action == Action.SELL)) & market.may_enter[at]
+        side = np.where(action == Action.BUY, 1, -1).astype(np.int32)
         slippage, tick = market.slippage[state.market], market.tick_cents[state.market]
         entry = (open_ if rules.fill == "next_open" else close) + side * slippage
         distance = np.maximum(1, (atr64 * _int(settings.stop_64) + 2048) // 4096)
@@ -157,11 +143,13 @@ class Trading:
         contracts = np.where(opens, _int(settings.contracts), 0).astype(np.int32)
         cost = contracts * _commission(market, settings, state)
 
-        moves = action == BREAK_EVEN
+        moves = action == Action.BREAK_EVEN
         better = np.where(state.position > 0, np.maximum(state.stop, state.entry), np.minimum(state.stop, state.entry))
         stop = np.where(moves, state.entry if rules.break_even == "sets" else better, state.stop)
         profit = state.position * (close - state.entry)
-        trailing = np.where((action == TRAIL) & (profit > 0), 1, np.where(action == STOP_TRAILING, 0, state.trailing))
+        trailing = np.where(
+            (action == Action.TRAIL) & (profit > 0), 1, np.where(action == Action.STOP_TRAILING, 0, state.trailing)
+        )
         choose = lambda new, old: np.where(opens, new, old).astype(np.int32)
         return state._replace(
             position=choose(side, state.position),
@@ -201,13 +189,13 @@ class Trading:
             stop_first = market.high_first[state.market, state.t] != (side > 0)
         at_stop = stopped & (stop_first | ~reached)
         named_stop = stopped & ~reached if rules.label == "target_first" else at_stop
-        reason = np.where(named_stop, STOP, np.where(stopped | reached, TARGET, NONE))
+        reason = np.where(named_stop, Reason.STOP, np.where(stopped | reached, Reason.TARGET, Reason.NONE))
         level = np.where(at_stop, stop, target)
         if rules.gaps == "open":
             beyond_stop, beyond_target = side * (open_ - stop) <= 0, side * (open_ - target) >= 0
             level = np.where(beyond_stop | beyond_target, open_, level)
-            reason = np.where(beyond_stop, STOP, np.where(beyond_target, TARGET, reason))
-        return level, np.where(side != 0, reason, NONE).astype(np.int32)
+            reason = np.where(beyond_stop, Reason.STOP, np.where(beyond_target, Reason.TARGET, reason))
+        return level, np.where(side != 0, reason, Reason.NONE).astype(np.int32)
 
     def _close(
         self, market: Market, settings: Settings, state: State, closes: Bools, price: Ints, slippage: Ints
