@@ -15,7 +15,7 @@ from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.gae_jax import gae
-from crossfade.algos.trading import world
+from crossfade.algos.trading import data
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.system_jax import System
 from crossfade.envs.trading.params import TradingParams
@@ -330,7 +330,7 @@ PLANTED = TradingConfig(
 def learned(market, tx):
     """The mean rewards of a run on a market, and what the policy earns on days of it that are held out."""
     system = System(PLANTED)
-    system.on_device = jax.tree.map(jnp.asarray, world.market(replace(PLANTED, market=market)))
+    system.on_device = jax.tree.map(jnp.asarray, data.market(replace(PLANTED, market=market)))
     policy, rewards = system.make_policy(system.parameters()), []
     opt_state, carry = tx.init(policy), system.start_buffer()
     for step in range(0, PLANTED.steps, 16):

@@ -9,7 +9,7 @@ import torch
 from crossfade.algos.ppo import init
 from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_torch import ActorCritic
-from crossfade.algos.trading import evaluation, world
+from crossfade.algos.trading import data, evaluation, world
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
@@ -89,13 +89,13 @@ def sell_always(observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
 def test_who_never_trades_earns_nothing_and_neither_do_those_who_trade_as_often():
     chosen = config()
     hold = lambda observation, mask: np.zeros(len(mask), int)
-    found = evaluation.evaluate(chosen, hold, world.start(chosen, world.market(chosen)).statistics).metrics
+    found = evaluation.evaluate(chosen, hold, world.start(chosen, data.market(chosen)).statistics).metrics
     assert {name: value for name, value in found.items() if value} == {}
 
 
 def test_who_always_sells_is_the_short_trader():
     chosen = replace(config("market=planted"), drawdown=1e6)
-    found = evaluation.evaluate(chosen, sell_always, world.start(chosen, world.market(chosen)).statistics)
+    found = evaluation.evaluate(chosen, sell_always, world.start(chosen, data.market(chosen)).statistics)
     metrics, daily = found.metrics, found.arrays["daily"]
     assert np.array_equal(daily, found.arrays["short_daily"])  # at a rate of 1 nothing is left to chance
     assert metrics["eval/daily"] == metrics["eval/short"] != metrics["eval/long"]

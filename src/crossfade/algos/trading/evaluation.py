@@ -18,7 +18,7 @@ from ...envs.trading.params import Action
 from ...envs.trading.trading_numpy import Trading
 from ...nn.normalizer_numpy import Statistics, normalize
 from ...random import random_numpy as random
-from . import world
+from . import data, world
 from .config import TradingConfig
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -52,7 +52,7 @@ class Traded(NamedTuple):
 
 def evaluate(config: TradingConfig, act: Act, statistics: Any) -> Evaluation:
     """The greedy policy on every session held out; observations are normalised by `statistics`."""
-    market, settings, env = world.held_out(config), world.settings(config, config.steps), Trading(config.params)
+    market, settings, env = data.held_out(config), world.settings(config, config.steps), Trading(config.params)
     settings = settings._replace(max_bars=Settings().max_bars)  # whole sessions
     frozen = Statistics(*map(np.asarray, statistics))
 

@@ -16,7 +16,7 @@ from ..ppo import full, host, init, learner_jax, losses_jax
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_jax import choose, log_prob_of, log_probs
 from ..ppo.network_jax import ActorCritic
-from . import evaluation, world
+from . import data, evaluation, world
 from .accounts import Together
 from .config import TradingConfig
 
@@ -43,7 +43,7 @@ class System:
 
     def __init__(self, config: TradingConfig):
         self.config, self.params = config, config.params
-        self.env, self.market = _Accounts(config.params), world.market(config)
+        self.env, self.market = _Accounts(config.params), data.market(config)
         self.on_device = jax.tree.map(jnp.asarray, self.market) if config.mode == "jax_full" else None
         self.key, self.init_key, _ = world.keys(config)
         self._act, self._value, self._greedy = map(jax.jit, (self._act_eagerly, _value, _greedy))

@@ -12,7 +12,7 @@ from ..ppo import host, init, learner_torch, losses_torch, pure
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ..ppo.network_torch import ActorCritic
-from . import evaluation, world
+from . import data, evaluation, world
 from .accounts import OneByOne, Together
 from .config import TradingConfig
 
@@ -34,7 +34,7 @@ class System:
 
     def __init__(self, config: TradingConfig):
         self.config, self.params = config, config.params
-        self.market = world.market(config)
+        self.market = data.market(config)
         self.key, self.init_key, _ = world.keys(config)
 
     def parameters(self) -> dict[str, np.ndarray]:

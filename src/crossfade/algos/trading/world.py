@@ -1,13 +1,11 @@
-"""The world of a trading config: its market, its account, and where the first episodes begin. Framework-free."""
+"""The world of a trading config: its account, and where the first episodes begin. Framework-free."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int32
 
-from ...envs.trading import build, synthetic
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.trading_numpy import Trading
 from ...errors import CheckpointError
@@ -18,26 +16,6 @@ from ..ppo.batch import Carry
 from .config import TradingConfig
 
 Ints = Int32[np.ndarray, " sessions"]
-HELD_OUT = 1_000_003  # added to the seed of the days for those that are never learned from
-
-
-def market(config: TradingConfig) -> Market:
-    """The days to learn from."""
-    return _market(config.markets, config.days, config.data_seed, config.market, config.features, config.costs)
-
-
-def held_out(config: TradingConfig) -> Market:
-    """The days to be judged by."""
-    seed = config.data_seed + HELD_OUT
-    return _market(config.markets, config.eval_days, seed, config.market, config.features, config.costs)
-
-
-@lru_cache(maxsize=4)
-def _market(names: tuple[str, ...], days: int, seed: int, mode: synthetic.Mode, features, costs: bool) -> Market:
-    made = build.market(synthetic.bars(names, days, seed, mode), features, costs)
-    for array in made:
-        array.flags.writeable = False  # shared by whoever asks for the same market
-    return made
 
 
 def settings(config: TradingConfig, update: int) -> Settings:
