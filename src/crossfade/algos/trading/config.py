@@ -8,6 +8,7 @@ from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
 from ..ppo.config import PPOConfig
+from .curriculum import Curriculum
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,14 @@ class TradingConfig(PPOConfig):
     """A set of rules by name; switches of `env.rules` may be set on the sound ones."""
     markets: tuple[str, ...] = ("ES",)
     """Contracts that are traded, one in each episode."""
+    data: str | None = None
+    """Folder of imported bars; none takes the synthetic market."""
+    folds: int = 0
+    """Walk-forward parts of the data; 0 learns from all but what is held out: the last fifth of imported bars."""
+    fold: int = 0
+    """Which of the parts is held out, counted from 0; what is learned from lies before it."""
+    embargo: int = 1
+    """Sessions left out between those learned from and those held out."""
     market: MarketMode = "default"
     """Which synthetic market: the default, or one with a known truth."""
     days: int = 60
@@ -38,6 +47,12 @@ class TradingConfig(PPOConfig):
     """Dollars below the highest equity so far at which the account is bust."""
     stop_atr: float = 1.5
     """Distance of the stop in average true ranges."""
+    forced: float = 0.0
+    """Share of the episodes that begin with a position, on a random side and at a random profit."""
+    forced_atr: float = 1.0
+    """How far from the close such a position was entered at most, in average true ranges."""
+    curriculum: Curriculum = Curriculum()
+    """What changes as training goes on: `curriculum.drawdown=0:15000,0.5:5000,1:2500`."""
     target_ratio: int = 3
     """Distance of the target in distances of the stop."""
     max_bars: int = 1_000_000
@@ -63,6 +78,20 @@ class TradingConfig(PPOConfig):
         for name in ("days", "eval_days", "target_ratio", "drawdown", "stop_atr", "max_bars"):
             if (value := getattr(self, name)) <= 0:
                 raise UsageError(f"{name}: expected a positive number, got {value}.")
+        for name, least in (("folds", 0), ("fold", 0), ("embargo", 0), ("forced_atr", 0)):
+            if (value := getattr(self, name)) < least:
+                raise UsageError(f"{name}: expected at least {least}, got {value}.")
+        if self.fold >= max(self.folds, 1):
+            raise UsageError(f"fold: expected less than folds={self.folds}, counted from 0, got {self.fold}.")
+        if not 0 <= self.forced <= 1:
+            raise UsageError(f"forced: expected a share from 0 to 1, got {self.forced}.")
+        if self.commission is not None and self.commission < 0:
+            raise UsageError(f"commission: expected 0 or more dollars, or none, got {self.commission}.")
+        if not 0 <= self.floor * self.params.n_actions <= 1:
+            raise UsageError(
+                f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "
+                f"got {self.floor}."
+            )
         if self.rules != "sound" and self.env.rules != Rules():
             raise UsageError(f"rules={self.rules} sets every switch: leave env.rules alone, or rules at sound.")
 

@@ -39,6 +39,8 @@ class Settings(NamedTuple):
     contracts: Any = 1
     commission_cents: Any = -1  # per contract and side; negative: the market's own
     max_bars: Any = 1_000_000
+    forced: Any = 0  # of 1024 episodes so many begin with a position
+    forced_64: Any = 64  # how far from the close it was entered at most: ATR, in 1/64
     progress: Any = 0.0  # share of the training that is done; only the published rewards read it
 
 

@@ -73,6 +73,15 @@ class TradingParams:
     """Intraday trading of one futures contract at a time, from flat to flat within a session.
 
     Ledger: prices are int32 ticks, money int32 cents, time int32 bars. Floats appear in observations and rewards alone.
+    Begin, by five uniform numbers u0 .. u4 in [0, 1) of float32; floor(u n) is in float32 and at most n - 1. Market
+        m = floor(u0 markets), bar t = start[m, floor(u1 n_start[m])], flat, with initial_cents. But if
+        floor(u2 1024) < forced it begins with a position: long if u3 < 0.5, else short, side = 1 or -1, `contracts` of
+        them. With r = (atr64[t] forced_64) // 4096 ticks and d the stop distance of rule 1 below, it is
+        o = floor(u4 (2 r + 1)) - r ticks in profit, then at least 1 - d and at most target_ratio d - 1, so that neither
+        level is touched yet: entry = close[t] - side o, stop = entry - side d, target = entry + side target_ratio d,
+        entry_t = t, trades = 1. Balance is initial_cents - o tick_cents contracts: neither gift nor debt, the equity is
+        initial_cents, and so is high_water. The entry cost nothing, neither commission nor slippage; its exit pays as
+        ever, and its result counts both commissions as ever.
     Actions, decided after bar t has closed: HOLD, BUY, SELL; in phase 2 also BREAK_EVEN (move the stop to the entry),
         TRAIL and STOP_TRAILING. An action the mask forbids is HOLD, and is counted.
     Bar b = t + 1, in this order:
