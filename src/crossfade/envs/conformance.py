@@ -23,15 +23,12 @@ def check(env: Any, jax_env: Any = None, seed: int = 0) -> list[str]:
         problems += [f"jax: {problem}" for problem in hooks.jax_problems(jax_env)]
     if problems:
         return problems  # what else is wrong would be told in riddles
-    try:
-        visited = [] if _few(env) else walk(env, *noise(env, seed))[0]
-        states = states_of(env, visited)
-        ours = facts(env, states, np)
-    except Exception as error:  # whatever the user's own hooks raise
+    ours, error = hooks.attempt(_all_facts, env, seed)
+    if error is not None:
         return [hooks.raised(env, error) + _first_to_raise(env)]
     problems = failures(env, ours)
     if jax_env is not None:
-        theirs = jax_facts(jax_env, states)
+        theirs = jax_facts(jax_env, ours["states"])
         problems += [f"jax: {problem}" for problem in failures(jax_env, theirs)] + differences(ours, theirs)
     return problems or walks(env, seed)
 
@@ -54,12 +51,15 @@ def _few(env: Any) -> bool:
 def _first_to_raise(env: Any) -> str:
     """The first state about which the environment cannot be asked."""
     for index in range(env.n_states if _few(env) else 0):
-        try:
-            state = env.state(np.array([index]))
-            facts(env, state, np)
-        except Exception:
+        _, error = hooks.attempt(lambda index: facts(env, env.state(index), np), np.array([index]))
+        if error is not None:
             return f"; the first state it happens at is number {index}"
     return ""
+
+
+def _all_facts(env: Any, seed: int) -> dict[str, Any]:
+    visited = [] if _few(env) else walk(env, *noise(env, seed))[0]
+    return facts(env, states_of(env, visited), np)
 
 
 def walk(env: Any, noise: Any, backward_noise: Any) -> tuple[list[Any], list[Any]]:

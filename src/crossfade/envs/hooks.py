@@ -6,6 +6,7 @@ an error deep inside a sampler.
 
 import inspect
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ def numpy_problems(env: Any) -> list[str]:
         for batch in BATCHES:
             x = np.broadcast_to(env.params.source, (*batch, len(env.params.source)))
             number = np.zeros(batch, np.int64)
-            try:
-                got = getattr(env, hook)(*({"x": x, "number": number}[name] for name in arguments))
-            except Exception as error:  # whatever the user's own hooks raise
+            given = ({"x": x, "number": number}[name] for name in arguments)
+            got, error = attempt(getattr(env, hook), *given)
+            if error is not None:
                 problems.append(raised(env, error, hook, batch))
                 break
             if sentence := _misfit(hook, got, (*batch, *shape), kinds):
@@ -50,14 +51,22 @@ def jax_problems(env: Any) -> list[str]:
     x = jax.ShapeDtypeStruct(env.params.source.shape, np.int32)
     number = jax.ShapeDtypeStruct((), np.int32)
     for hook, (arguments, shape, kinds) in expected(env).items():
-        try:
-            got = jax.eval_shape(getattr(env, hook), *({"x": x, "number": number}[name] for name in arguments))
-        except Exception as error:  # whatever the user's own hooks raise
+        given = ({"x": x, "number": number}[name] for name in arguments)
+        got, error = attempt(jax.eval_shape, getattr(env, hook), *given)
+        if error is not None:
             problems.append(raised(env, error, hook))
             continue
         if sentence := _misfit(hook, got, shape, kinds):
             problems.append(sentence)
     return problems
+
+
+def attempt(function: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
+    """What a function answers, or the error it raises: a user's hook may raise anything, and all of it is told."""
+    try:
+        return function(*arguments), None
+    except Exception as error:
+        return None, error
 
 
 def expected(env: Any) -> dict[str, tuple[tuple[str, ...], tuple[int, ...], str]]:

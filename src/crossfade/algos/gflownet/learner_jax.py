@@ -18,7 +18,7 @@ from .double_step import double_step
 from .losses_jax import log_partition, loss
 from .policy_jax import Policy
 
-Objective = Callable[[Policy, PyTree, GFlowNetConfig], tuple[Array, PyTree]]
+Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Array, PyTree]]
 """A value to make small, and what else to tell."""
 
 
@@ -44,7 +44,7 @@ def make_policy(config: GFlowNetConfig, env: Env, parameters: Mapping[str, Any])
     return filled(policy, parameters, config.dtype)
 
 
-def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTransformation:
+def make_optimizer(config: GFlowNetConfig, policy: PyTree) -> optax.GradientTransformation:
     """Adam with a rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
 
     torch's Adam in two groups with StepLR. Only the gradient of the networks is clipped.
@@ -53,17 +53,16 @@ def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTran
 
 
 def update(
-    policy: Policy,
+    policy: PyTree,
     tx: optax.GradientTransformation,
     opt_state: PyTree,
     batch: PyTree,
     config: GFlowNetConfig,
     objective: Objective = loss,
-) -> tuple[Policy, PyTree, PyTree]:
+) -> tuple[PyTree, PyTree, PyTree]:
     """One gradient step on a batch, and what `objective` tells beside its value. Pure: jit it, scan it."""
     (_, info), gradient = jax.value_and_grad(objective, has_aux=True)(policy, batch, config)
-    params: PyTree = policy
-    updates, opt_state = tx.update(gradient, opt_state, params)
+    updates, opt_state = tx.update(gradient, opt_state, policy)
     return eqx.apply_updates(policy, updates), opt_state, info
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 from ...errors import UsageError
 from . import losses_torch, nodes_numpy
-from .batch import Batch
 from .config import GFlowNetConfig, needs_flow
 from .policy_torch import Policy
 from .tensors import to_tensors
@@ -43,19 +42,20 @@ def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.nd
     return policy
 
 
-def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.Adam, StepLR]:
+def make_optimizer(config: GFlowNetConfig, policy: nn.Module) -> tuple[torch.optim.Adam, StepLR]:
     """Adam with a learning rate of its own for log Z, and the schedule of both."""
-    networks = [p for name, p in policy.named_parameters() if name != "log_z"]
-    groups = [{"params": networks, "lr": config.lr}, {"params": [policy.log_z], "lr": config.lr_z}]
+    networks = dict(policy.named_parameters())
+    log_z = networks.pop("log_z")
+    groups = [{"params": list(networks.values()), "lr": config.lr}, {"params": [log_z], "lr": config.lr_z}]
     optimizer = torch.optim.Adam(groups)
     return optimizer, StepLR(optimizer, config.lr_period, config.lr_gamma)
 
 
 def update(
-    policy: Policy,
+    policy: nn.Module,
     optimizer: torch.optim.Adam,
     scheduler: StepLR,
-    batch: Batch,
+    batch: Any,
     config: GFlowNetConfig,
     objective: Objective = losses_torch.loss,
 ) -> dict[str, Tensor]:
@@ -67,7 +67,7 @@ def update(
         parameter.grad = torch.zeros_like(parameter)
     value.backward()
     if config.clip_norm is not None:
-        again = policy.trunk.parameters() if config.legacy_double_step else ()
+        again = policy.get_submodule("trunk").parameters() if config.legacy_double_step else ()
         torch.nn.utils.clip_grad_norm_([*optimizer.param_groups[0]["params"], *again], config.clip_norm)
     if config.legacy_double_step:
         _step_trunk_twice(policy, optimizer)
@@ -77,13 +77,13 @@ def update(
     return {name: quantity.detach() for name, quantity in info.items()}
 
 
-def _step_trunk_twice(policy: Policy, optimizer: torch.optim.Adam) -> None:
+def _step_trunk_twice(policy: nn.Module, optimizer: torch.optim.Adam) -> None:
     """What Adam does when the trunk stands in its list twice: two steps with one gradient, by a count of its own.
 
     Between updates that count is kept at the number of updates, like every other, so that checkpoints and optax, which
     know one count, can hold it.
     """
-    trunk = list(policy.trunk.parameters())
+    trunk = list(policy.get_submodule("trunk").parameters())
     for parameter in trunk:
         if parameter in optimizer.state:
             optimizer.state[parameter]["step"] *= 2

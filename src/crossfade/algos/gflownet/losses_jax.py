@@ -179,13 +179,17 @@ def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dic
         value = flow_matching(output, batch, config.regression)
     else:
         value = balance(along, policy.log_z, config)
-    info = {
+    return value, summary(value, policy.log_z, along)
+
+
+def summary(value: Scalar, log_z: Float[Array, " z_dim"], terms: Terms) -> dict[str, Scalar]:
+    """What to log about a batch."""
+    return {
         "loss": value,
-        "log_z": policy.log_z.sum(),
-        "mean_log_reward": along.log_reward.mean(),
-        "mean_length": batch.valid.sum(0).astype(value.dtype).mean(),
+        "log_z": log_z.sum(),
+        "mean_log_reward": terms.log_reward.mean(),
+        "mean_length": terms.valid.sum(0).astype(value.dtype).mean(),
     }
-    return value, info
 
 
 def log_partition(output: PolicyOutput, log_z: Scalar, log_reward: Scalar, name: str) -> Scalar | None:

@@ -166,12 +166,16 @@ def loss(policy: Policy, batch: Batch, config: Any) -> tuple[Float[Tensor, ""], 
         value = flow_matching(output, batch, config.regression)
     else:
         value = balance(along, policy.log_z, config)
-    length = batch.valid.sum(0).to(value.dtype).mean()
-    return value, {
+    return value, summary(value, policy.log_z, along)
+
+
+def summary(value: Float[Tensor, ""], log_z: Float[Tensor, " z_dim"], terms: Terms) -> dict[str, Tensor]:
+    """What is logged of a batch."""
+    return {
         "loss": value,
-        "log_z": policy.log_z.sum(),
-        "mean_log_reward": along.log_reward.mean(),
-        "mean_length": length,
+        "log_z": log_z.sum(),
+        "mean_log_reward": terms.log_reward.mean(),
+        "mean_length": terms.valid.sum(0).to(value.dtype).mean(),
     }
 
 

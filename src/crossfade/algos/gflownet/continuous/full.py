@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ....envs.continuous_jax import ContinuousEnv
 from ..config import GFlowNetConfig
-from .learner_jax import update
+from ..learner_jax import update
+from .learner_jax import loss
 from .noise_jax import draw
 from .policy_jax import Policy
 from .rollout import sample, to_batch
@@ -37,7 +38,7 @@ def train(
         policy, opt_state = carry
         noise = draw(jax.random.fold_in(key, step), *sizes, policy.kind, config.dtype)
         batch = to_batch(sample(policy, env, noise, config.epsilon), env)
-        policy, opt_state, info = update(policy, tx, opt_state, batch, config)
+        policy, opt_state, info = update(policy, tx, opt_state, batch, config, loss)
         return (policy, opt_state), info
 
     (policy, opt_state), metrics = jax.lax.scan(iteration, (policy, opt_state), first_step + jnp.arange(n))

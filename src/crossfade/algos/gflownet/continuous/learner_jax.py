@@ -1,19 +1,16 @@
-"""Making and training a continuous GFlowNet, in JAX. Twin: learner_torch.py."""
+"""A continuous GFlowNet in JAX: its policy and its loss; steps are ..learner_jax's. Twin: learner_torch.py."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float
 
 from ....envs.continuous_jax import ContinuousEnv
 from ....nn.layers_jax import filled
-from .. import adam
 from ..config import GFlowNetConfig, needs_flow
-from ..losses_jax import Terms, balance
+from ..losses_jax import Terms, balance, summary
 from ..policy_jax import MASKED
 from .batch import NO_MOVE, Batch, Kind, Options
 from .density_jax import log_prob
@@ -37,11 +34,6 @@ def make_policy(config: GFlowNetConfig, env: ContinuousEnv, parameters: Mapping[
         z_dim=config.z_dim,
     )
     return filled(policy, parameters, config.dtype)
-
-
-def make_optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTransformation:
-    """The discrete GFlowNet's: Adam with a rate for the networks and one for log Z."""
-    return adam.optimizer(config)
 
 
 def terms(policy: Policy, batch: Batch) -> Terms:
@@ -92,23 +84,7 @@ def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, 
     """The loss that the config names, and what to log about the batch."""
     along = terms(policy, batch)
     value = balance(along, policy.log_z, config)
-    info = {
-        "loss": value,
-        "log_z": policy.log_z.sum(),
-        "mean_log_reward": along.log_reward.mean(),
-        "mean_length": batch.valid.sum(0).astype(value.dtype).mean(),
-    }
-    return value, info
-
-
-def update(
-    policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch, config: GFlowNetConfig
-) -> tuple[Policy, PyTree, dict[str, Scalar]]:
-    """One gradient step on a batch. Pure: jit it, scan it."""
-    (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
-    params: PyTree = policy
-    updates, opt_state = tx.update(gradient, opt_state, params)
-    return eqx.apply_updates(policy, updates), opt_state, info
+    return value, summary(value, policy.log_z, along)
 
 
 def log_z(policy: Policy, env: ContinuousEnv, config: GFlowNetConfig) -> float | None:

@@ -1,4 +1,4 @@
-"""Learning a continuous GFlowNet in torch: make a policy and its optimiser, take a step. Twin: learner_jax.py."""
+"""A continuous GFlowNet in torch: its policy and its loss; steps are ..learner_torch's. Twin: learner_jax.py."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
-from torch.optim.lr_scheduler import StepLR
 
 from .. import losses_torch
 from ..config import GFlowNetConfig, needs_flow
@@ -36,14 +35,6 @@ def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.nd
     return policy
 
 
-def make_optimizer(config: GFlowNetConfig, policy: Policy) -> tuple[torch.optim.Adam, StepLR]:
-    """Adam with a learning rate of its own for log Z, and the schedule of both."""
-    networks = [p for name, p in policy.named_parameters() if name != "log_z"]
-    groups = [{"params": networks, "lr": config.lr}, {"params": [policy.log_z], "lr": config.lr_z}]
-    optimizer = torch.optim.Adam(groups)
-    return optimizer, StepLR(optimizer, config.lr_period, config.lr_gamma)
-
-
 def terms(policy: Policy, batch: Batch) -> Terms:
     """The networks' log-densities along the trajectories; undoing stop is certain."""
     output = policy(batch.observation)
@@ -67,27 +58,7 @@ def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Float[Te
     """The loss named by the config, and what is logged with it."""
     along = terms(policy, batch)
     value = losses_torch.balance(along, policy.log_z, config)
-    return value, {
-        "loss": value,
-        "log_z": policy.log_z.sum(),
-        "mean_log_reward": along.log_reward.mean(),
-        "mean_length": batch.valid.sum(0).to(value.dtype).mean(),
-    }
-
-
-def update(
-    policy: Policy, optimizer: torch.optim.Adam, scheduler: StepLR, batch: Batch, config: GFlowNetConfig
-) -> dict[str, Tensor]:
-    """One step down the loss, in place."""
-    value, info = loss(policy, batch, config)
-    for parameter in policy.parameters():  # one that the loss does not read is stepped too, as in optax
-        parameter.grad = torch.zeros_like(parameter)
-    value.backward()
-    if config.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], config.clip_norm)
-    optimizer.step()
-    scheduler.step()
-    return {name: quantity.detach() for name, quantity in info.items()}
+    return value, losses_torch.summary(value, policy.log_z, along)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from ....envs.registry import make
 from ....random import random_numpy as random
 from ..config import GFlowNetConfig
 from ..evaluation import Effort, Evaluation
+from ..learner_jax import make_optimizer, update
 from ..losses_jax import Terms
 from . import acting_jax, evaluation, full, host, init, learner_jax, noise_jax, noise_numpy, rollout
 from .batch import Batch, Noise, Trajectories
@@ -39,7 +40,7 @@ class System:
         return learner_jax.make_policy(self.config, self.env, parameters)
 
     def make_optimizer(self, policy: Policy) -> optax.GradientTransformation:
-        return learner_jax.make_optimizer(self.config, policy)
+        return make_optimizer(self.config, policy)
 
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
         """Nothing is remembered."""
@@ -79,7 +80,7 @@ class System:
     def update(
         self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
     ) -> tuple[Policy, PyTree, dict[str, Array]]:
-        return learner_jax.update(policy, tx, opt_state, batch, self.config)
+        return update(policy, tx, opt_state, batch, self.config, learner_jax.loss)
 
     def train(
         self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, buffer: None, step: int, n: int

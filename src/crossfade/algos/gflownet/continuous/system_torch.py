@@ -13,6 +13,7 @@ from ....random import random_numpy as random
 from .. import pure
 from ..config import GFlowNetConfig
 from ..evaluation import Effort, Evaluation
+from ..learner_torch import make_optimizer, update
 from ..losses_torch import Terms
 from . import acting_torch, evaluation, host, init, learner_torch, noise_numpy
 from .batch import Batch, Noise, Trajectories
@@ -36,7 +37,7 @@ class System:
         return learner_torch.make_policy(self.config, self.env, parameters)
 
     def make_optimizer(self, policy: Policy) -> Any:
-        return learner_torch.make_optimizer(self.config, policy)
+        return make_optimizer(self.config, policy)
 
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
         """Nothing is remembered."""
@@ -76,7 +77,7 @@ class System:
 
     def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
         adam, scheduler = optimizer
-        return learner_torch.update(policy, adam, scheduler, batch, self.config)
+        return update(policy, adam, scheduler, batch, self.config, learner_torch.loss)
 
     def learn(self, optimizer: Any, batch: Batch, step: Callable[[Batch], Any]) -> Any:
         """One update by `step`: a batch is learned from once and whole."""
