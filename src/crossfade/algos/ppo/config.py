@@ -6,6 +6,8 @@ from typing import Literal
 from ...errors import UsageError
 from ...run.settings import RunConfig
 
+START_NUMBERS = 5  # uniform numbers from which a world draws how an episode begins
+
 
 @dataclass(frozen=True)
 class PPOConfig(RunConfig):

@@ -8,7 +8,7 @@ import numpy as np
 from ...nn.normalizer_numpy import merge, normalize
 from ...random import random_numpy as random
 from .batch import Carry, Noise, Rollout
-from .config import PPOConfig
+from .config import START_NUMBERS, PPOConfig
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """(observation, mask, gumbel) -> (action, its log-probability, value of the state)."""
@@ -28,7 +28,7 @@ class Envs(Protocol):
         ...
 
     def restart(self, where: np.ndarray, uniform: np.ndarray) -> None:
-        """Begins a new episode in some environments, at the place that two uniform numbers name."""
+        """Begins a new episode in some environments, in the way that some uniform numbers name."""
         ...
 
 
@@ -54,7 +54,7 @@ def draw(key: np.ndarray, config: PPOConfig, n_actions: int) -> Noise:
     shape = config.n_steps, config.n_envs
     return Noise(
         random.gumbel(gumbel, (*shape, n_actions), config.dtype),
-        random.uniform(start, (*shape, 2), "float32"),
+        random.uniform(start, (*shape, START_NUMBERS), "float32"),
         np.stack([random.permutation(random.fold_in(order, e), shape[0] * shape[1]) for e in range(config.epochs)]),
     )
 

@@ -1,7 +1,7 @@
 """Accounts that PPO steps together: as arrays, or as a list of objects, each stepped on its own (mode `torch`)."""
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import TradingParams
@@ -29,8 +29,8 @@ class Together:
         self.state, outcome = self.env.step(self.market, self.settings, self.state, action.astype(np.int32))
         return outcome.reward, outcome.terminated, outcome.truncated
 
-    def restart(self, where: Flags, uniform: Float[np.ndarray, "envs 2"]) -> None:
-        fresh = self.env.reset(self.market, self.settings, *self.env.draw_start(self.market, uniform))
+    def restart(self, where: Flags, uniform: Float32[np.ndarray, "envs 5"]) -> None:
+        fresh = self.env.begin(self.market, self.settings, uniform)
         self.state = State(*(np.where(where, new, old) for new, old in zip(fresh, self.state, strict=True)))
 
 
@@ -38,7 +38,6 @@ class OneByOne:
     """Accounts as objects, as vectorised environments of today hold them."""
 
     def __init__(self, params: TradingParams, market: Market, settings: Settings, state: State):
-        self.env, self.market = Trading(params), market
         plain = Settings(*(np.asarray(value).item() for value in settings))
         self.accounts = [ScalarTrading(params, market, plain) for _ in state.t]
         for account, *row in zip(self.accounts, *state, strict=True):
@@ -61,6 +60,6 @@ class OneByOne:
         reward, terminated, truncated, *_ = zip(*outcomes, strict=True)
         return np.array(reward, np.float32), np.array(terminated, bool), np.array(truncated, bool)
 
-    def restart(self, where: Flags, uniform: Float[np.ndarray, "envs 2"]) -> None:
-        for i, m, t in zip(np.flatnonzero(where), *self.env.draw_start(self.market, uniform[where]), strict=True):
-            self.accounts[i].reset(int(m), int(t))
+    def restart(self, where: Flags, uniform: Float32[np.ndarray, "envs 5"]) -> None:
+        for i in np.flatnonzero(where):
+            self.accounts[i].begin(uniform[i])

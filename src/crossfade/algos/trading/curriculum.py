@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from itertools import groupby
 from math import isfinite
+from typing import Any
 
 from ...errors import UsageError
 
@@ -36,7 +37,7 @@ class Curriculum:
         for field in fields(self):
             _check(field.name, [_read(field.name, knot) for knot in getattr(self, field.name)])
 
-    def at(self, name: str, progress: float, otherwise: float | None) -> float | None:
+    def at(self, name: str, progress: float, otherwise: Any) -> Any:
         """The value of a setting at some progress; `otherwise` if it has no knots."""
         knots = [_read(name, knot) for knot in getattr(self, name)]
         before, after = [k for k in knots if k[0] <= progress], [k for k in knots if k[0] > progress]

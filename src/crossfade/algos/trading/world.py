@@ -13,6 +13,7 @@ from ...nn import normalizer_numpy
 from ...nn.normalizer_numpy import Statistics
 from ...random import random_numpy as random
 from ..ppo.batch import Carry
+from ..ppo.config import START_NUMBERS
 from .config import TradingConfig
 
 Ints = Int32[np.ndarray, " sessions"]
@@ -20,17 +21,20 @@ Ints = Int32[np.ndarray, " sessions"]
 
 def settings(config: TradingConfig, update: int) -> Settings:
     """The account's settings during an update, as arrays: data, so that nothing is compiled anew."""
+    progress = min(update / config.steps, 1.0)
+    now = lambda name: config.curriculum.at(name, progress, getattr(config, name))
     given = {
-        "drawdown_cents": round(100 * config.drawdown),
-        "stop_64": round(64 * config.stop_atr),
+        "drawdown_cents": round(100 * now("drawdown")),
+        "stop_64": round(64 * now("stop_atr")),
+        "commission_cents": -1 if now("commission") is None else round(100 * now("commission")),
+        "forced": round(1024 * now("forced")),
+        "forced_64": round(64 * config.forced_atr),
         "target_ratio": config.target_ratio,
         "contracts": config.contracts,
         "max_bars": config.max_bars,
     }
-    if config.commission is not None:
-        given["commission_cents"] = round(100 * config.commission)
     values = {name: np.array(value, np.int32) for name, value in Settings(**given)._asdict().items()}
-    return Settings(**{**values, "progress": np.array(min(update / config.steps, 1.0), np.float32)})
+    return Settings(**{**values, "progress": np.array(progress, np.float32)})
 
 
 def keys(config: TradingConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,10 +44,10 @@ def keys(config: TradingConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def start(config: TradingConfig, market: Market, saved: Mapping[str, Any] | None = None) -> Carry:
-    """Flat accounts where the first episodes begin and nothing observed yet, or all as a checkpoint holds it."""
-    env, uniform = Trading(config.params), random.uniform(keys(config)[2], (config.n_envs, 2), "float32")
+    """Accounts as the first episodes begin and nothing observed yet, or all as a checkpoint holds it."""
+    uniform = random.uniform(keys(config)[2], (config.n_envs, START_NUMBERS), "float32")
     fresh = Carry(
-        env.reset(market, settings(config, 0), *env.draw_start(market, uniform)),
+        Trading(config.params).begin(market, settings(config, 0), uniform),
         normalizer_numpy.start(config.params.observation_dim, config.dtype),
         np.zeros(config.n_envs, config.dtype),
         np.zeros(config.n_envs, np.int32),

@@ -13,7 +13,6 @@ from ...errors import UsageError
 from .market import Market, Settings
 from .params import TradingParams
 from .scalar import ScalarTrading
-from .trading_numpy import Trading
 
 try:
     gymnasium: Any = import_module("gymnasium")
@@ -22,7 +21,7 @@ except ModuleNotFoundError as error:
 
 
 class TradingEnv(gymnasium.Env):
-    """See `TradingParams`. An episode begins after a bar drawn at random, or where `reset`'s options say."""
+    """See `TradingParams`. An episode begins as it says, drawn at random, or where `reset`'s options say."""
 
     metadata = {"render_modes": []}
 
@@ -35,15 +34,16 @@ class TradingEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, int] | None = None
     ) -> tuple[Float32[np.ndarray, " observation"], dict[str, Any]]:
-        """`options={"market": m, "t": t}` begins after bar t of market m."""
+        """`options={"market": m, "t": t}` begins after bar t of market m, and flat."""
         super().reset(seed=seed)
-        uniform = self.np_random.random((1, 2), dtype=np.float32)
-        m, t = (int(drawn[0]) for drawn in Trading(self.params).draw_start(self.market, uniform))
         given = options or {}
         unknown = given.keys() - {"market", "t"}
         if unknown:
             raise UsageError(f"options: expected 'market' and 't', got {sorted(unknown)}.")
-        self.account.reset(given.get("market", m), given.get("t", t))
+        began = self.account.begin(self.np_random.random(5, dtype=np.float32))
+        if given:
+            place = {"market": began.market, "t": began.t} | given
+            self.account.reset(place["market"], place["t"])
         return self.account.observation(), {"action_mask": self.action_masks()}
 
     def step(

@@ -4,7 +4,7 @@ Read it beside the docstring of `TradingParams`: the steps of a bar have the sam
 """
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float32
 
 from ...errors import UsageError
 from .market import Market, Outcome, Settings, State
@@ -30,6 +30,14 @@ class ScalarTrading:
         self.balance = self.high_water = self.settings.initial_cents
         self.trades = self.wins = self.losses = self.commissions = self.slippages = self.illegal = 0
         self._flatten()
+        return self.state
+
+    def begin(self, uniform: Float32[np.ndarray, " 5"]) -> State:
+        """An account where and as five uniform numbers say: flat, or now and then with a position."""
+        m = _floor(uniform[0], len(self.bars.n_start))
+        self.reset(m, int(self.bars.start[m, _floor(uniform[1], int(self.bars.n_start[m]))]))
+        if _floor(uniform[2], 1024) < self.settings.forced:
+            self._force(1 if uniform[3] < 0.5 else -1, uniform[4])
         return self.state
 
     @property
@@ -131,20 +139,22 @@ class ScalarTrading:
             own += [f(self.mask()[i]) for i in (Action.BUY, Action.BREAK_EVEN, Action.TRAIL)]
         return np.concatenate([rows.reshape(-1), np.array(own, np.float32)])
 
+    def _force(self, side: int, uniform: np.float32) -> None:
+        """A position that was entered some ticks away from the close, at no cost and with no debt."""
+        reach, distance = self._atr64() * self.settings.forced_64 // 4096, self._distance()
+        ahead = _floor(uniform, 2 * reach + 1) - reach
+        ahead = min(max(ahead, 1 - distance), self.settings.target_ratio * distance - 1)
+        self._open(side, self._bar(self.bars.close, self.t) - side * ahead, self.t)
+        self.balance -= ahead * self.tick_cents * self.contracts
+
     # The parts of a bar.
 
     def _order(self, action: int, t: int, open_: int) -> bool:
         """1. Executes the order; whether it opened a position."""
         if action in (Action.BUY, Action.SELL) and self.bars.may_enter[self.m, t]:
-            self.position = 1 if action == Action.BUY else -1
-            self.contracts = self.settings.contracts
+            side = 1 if action == Action.BUY else -1
             base = open_ if self.rules.fill == "next_open" else self._bar(self.bars.close, t)
-            self.entry = base + self.position * self.slippage
-            distance = max(1, (self._atr64() * self.settings.stop_64 + 2048) // 4096)
-            distance = min(distance, max(1, self.settings.stop_cap_cents // self.tick_cents))
-            self.stop = self.entry - self.position * distance
-            self.target = self.entry + self.position * self.settings.target_ratio * distance
-            self.entry_t, self.trades = t + 1, self.trades + 1
+            self._open(side, base + side * self.slippage, t + 1)
             self._pay(1)
             self.slippages += self.slippage * self.tick_cents * self.contracts
             return True
@@ -157,6 +167,19 @@ class ScalarTrading:
         if action == Action.STOP_TRAILING:
             self.trailing = 0
         return False
+
+    def _open(self, side: int, entry: int, t: int) -> None:
+        """A position from bar t on, with its stop and target."""
+        distance = self._distance()
+        self.position, self.contracts, self.entry = side, self.settings.contracts, entry
+        self.stop = entry - side * distance
+        self.target = entry + side * self.settings.target_ratio * distance
+        self.entry_t, self.trades = t, self.trades + 1
+
+    def _distance(self) -> int:
+        """Of the stop, in ticks, for an entry decided at bar t."""
+        distance = max(1, (self._atr64() * self.settings.stop_64 + 2048) // 4096)
+        return min(distance, max(1, self.settings.stop_cap_cents // self.tick_cents))
 
     def _trail(self, t: int) -> None:
         """2. Draws the stop after the close of bar t."""
@@ -226,3 +249,8 @@ class ScalarTrading:
 
     def _bar(self, side: np.ndarray, t: int) -> int:
         return int(side[self.m, t])
+
+
+def _floor(uniform: np.float32, n: int) -> int:
+    """One of 0 .. n - 1, in float32 as the twins draw it."""
+    return min(int(uniform * np.float32(n)), n - 1)

@@ -34,6 +34,29 @@ class Trading:
         fields = dict.fromkeys(State._fields, zero)
         return State(**{**fields, "market": m, "t": t, "began": t, "balance": initial, "high_water": initial})
 
+    def begin(self, market: Market, settings: Settings, uniform: Float[np.ndarray, "*batch 5"]) -> State:
+        """Accounts where and as five uniform numbers each say: flat, or now and then with a position."""
+        state = self.reset(market, settings, *self.draw_start(market, uniform[..., :2]))
+        forced = _floor(uniform[..., 2], _int(1024)) < _int(settings.forced)
+        at, tick = (state.market, state.t), market.tick_cents[state.market]
+        side = np.where(uniform[..., 3] < 0.5, 1, -1).astype(np.int32)
+        reach, distance = market.atr64[at] * _int(settings.forced_64) // 4096, _distance(market, settings, state)
+        away = _int(settings.target_ratio) * distance
+        ahead = np.clip(_floor(uniform[..., 4], 2 * reach + 1) - reach, 1 - distance, away - 1)
+        entry, contracts = market.close[at] - side * ahead, _int(settings.contracts)
+        position = {
+            "position": side,
+            "contracts": contracts,
+            "entry": entry,
+            "stop": entry - side * distance,
+            "target": entry + side * away,
+            "entry_t": state.t,
+            "trades": 1,
+            "balance": state.balance - ahead * tick * contracts,
+        }
+        choose = lambda name, value: np.where(forced, value, getattr(state, name)).astype(np.int32)
+        return state._replace(**{name: choose(name, value) for name, value in position.items()})
+
     def equity(self, market: Market, state: State) -> Ints:
         """Balance and open result at the close, in cents."""
         return state.balance + _open_result(market, state, market.close[state.market, state.t])
@@ -133,13 +156,12 @@ class Trading:
     ) -> tuple[State, Bools]:
         """Executes the orders; which of them opened a position."""
         rules, at = self.params.rules, (state.market, state.t)
-        close, atr64 = market.close[at], market.atr64[at]
+        close = market.close[at]
         opens = ((action == Action.BUY) | (action == Action.SELL)) & market.may_enter[at]
         side = np.where(action == Action.BUY, 1, -1).astype(np.int32)
         slippage, tick = market.slippage[state.market], market.tick_cents[state.market]
         entry = (open_ if rules.fill == "next_open" else close) + side * slippage
-        distance = np.maximum(1, (atr64 * _int(settings.stop_64) + 2048) // 4096)
-        distance = np.minimum(distance, np.maximum(1, _int(settings.stop_cap_cents) // tick))
+        distance = _distance(market, settings, state)
         contracts = np.where(opens, _int(settings.contracts), 0).astype(np.int32)
         cost = contracts * _commission(market, settings, state)
 
@@ -225,6 +247,12 @@ def _int(value: int | np.ndarray) -> np.ndarray:
 def _floor(uniform: Float[np.ndarray, "*batch"], n: Int32[np.ndarray, "*#batch"]) -> Ints:
     """One of 0 .. n - 1. In the precision of the uniform numbers, as in the twin: int32 would widen it."""
     return np.minimum(np.asarray(uniform * n.astype(uniform.dtype)).astype(np.int32), n - 1)
+
+
+def _distance(market: Market, settings: Settings, state: State) -> Ints:
+    """Of the stop, in ticks, for entries decided at bar t."""
+    distance = np.maximum(1, (market.atr64[state.market, state.t] * _int(settings.stop_64) + 2048) // 4096)
+    return np.minimum(distance, np.maximum(1, _int(settings.stop_cap_cents) // market.tick_cents[state.market]))
 
 
 def _commission(market: Market, settings: Settings, state: State) -> Ints:
