@@ -7,22 +7,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from trading_cases import written_market
+from trading_cases import random_market, random_settings, written_market
 from trading_scenarios import BUY, ENTRIES, EXITS, HOLD, QUIET, RISES, SESSIONS, Scenario
-from trading_scenarios_accounts import ACCOUNTS, MANAGEMENT
+from trading_scenarios_accounts import ACCOUNTS, BEGINNINGS, MANAGEMENT
 
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
+from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 
-SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT]
+SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT, *BEGINNINGS]
 LETTERS = np.array(list("HBSETX"))
 SETTINGS = Settings(stop_64=64)
 
 
 def play_scalar(case: Scenario, settings: Settings) -> list[dict[str, Any]]:
     account = ScalarTrading(case.params, written_market(case.bars, **case.market), settings)
-    shown = [account.reset(0, 0)._asdict() | {"mask": account.mask(), "seen": account.observation()}]
+    began = account.begin(np.array(case.begins, np.float32)) if case.begins else account.reset(0, 0)
+    shown = [began._asdict() | {"mask": account.mask(), "seen": account.observation()}]
     for action in case.actions:
         outcome = account.step(action)
         now = {"mask": account.mask(), "seen": account.observation()}
@@ -61,7 +63,8 @@ def _play(env: Any, case: Scenario, settings: Settings, step: Any, show: Any, ze
     market = written_market(case.bars, **case.market)
     if not isinstance(zero, np.ndarray):
         market = jax.tree.map(jnp.asarray, market)
-    state: State = env.reset(market, settings, zero, zero)
+    uniform = (np if isinstance(zero, np.ndarray) else jnp).asarray([case.begins], np.float32)
+    state: State = env.begin(market, settings, uniform) if case.begins else env.reset(market, settings, zero, zero)
     shown = [state._asdict() | dict(zip(("mask", "seen"), show(market, settings, state), strict=True))]
     for action in case.actions:
         state, outcome = step(market, settings, state, zero + action)
@@ -109,3 +112,16 @@ def test_rewards_add_up_to_the_result():
     )
     shown = play_numpy(case, SETTINGS)
     assert round(sum(float(row["reward"]) for row in shown[1:]) * 10_000) == shown[-1]["result"] == 11_900
+
+
+def test_a_forced_beginning_is_neither_gift_nor_debt_and_touches_no_level():
+    n, rng = 4000, np.random.default_rng(0)
+    market, settings = random_market(), random_settings(n)._replace(forced=300, forced_64=200)
+    env = trading_numpy.Trading(TradingParams(window=3))
+    state = env.begin(market, settings, rng.random((n, 5), dtype=np.float32))
+    assert (env.equity(market, state) == settings.initial_cents).all()
+    held, close = state.position != 0, market.close[state.market, state.t]
+    for level, way in ((state.stop, 1), (state.target, -1)):
+        assert (way * state.position * (close - level) > 0)[held].all()
+    share, long = held.mean(), (state.position[held] > 0).mean()
+    assert abs(share - 300 / 1024) < 4 * np.sqrt(0.25 / n) and abs(long - 0.5) < 4 * np.sqrt(0.25 / held.sum())

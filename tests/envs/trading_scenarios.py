@@ -35,6 +35,8 @@ class Scenario:
     rules: dict[str, str] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=dict)
     market: dict[str, Any] = field(default_factory=dict)
+    begins: tuple[float, ...] = ()
+    """Five uniform numbers that draw the beginning; without them it is flat after bar 0."""
 
     @property
     def params(self) -> TradingParams:

@@ -261,3 +261,84 @@ MANAGEMENT = [
         phase=2,
     ),
 ]
+
+
+def forced(name: str, bar: tuple[int, int, int, int], *expect: dict[str, Any], u: Any, **more: Any) -> Scenario:
+    """An account that begins by the numbers u2, u3 and u4; `expect` after bars 0 and 1. It may enter 4 ticks away."""
+    settings = {"forced": 512} | more.pop("settings", {})
+    return Scenario(
+        name, [QUIET, bar, QUIET], [HOLD], dict(enumerate(expect)), begins=(0, 0, *u), settings=settings, **more
+    )
+
+
+NO_POSITION = dict(position=0, contracts=0, entry=0, stop=0, target=0, trades=0, balance=5_000_000)
+NOTHING_PAID = dict(commissions=0, slippages=0, high_water=5_000_000, entry_t=0, trades=1, wins=0, losses=0)
+
+BEGINNINGS = [
+    forced("nobody is forced", QUIET, NO_POSITION, u=(0, 0, 0), settings={"forced": 0}),
+    forced("512 of 1024: u2 of one half is flat", QUIET, NO_POSITION, u=(0.5, 0, 0)),
+    forced("512 of 1024: u2 below is not", QUIET, dict(position=1, trades=1), u=(0.4999, 0, 0)),
+    forced("1024 of 1024: everybody", QUIET, dict(position=1), u=(0.9999999, 0, 0), settings={"forced": 1024}),
+    forced(
+        "a long at its worst: its stop is a tick away",
+        QUIET,
+        NOTHING_PAID | dict(position=1, contracts=1, entry=103, stop=99, target=115, balance=5_003_000, mask="H"),
+        u=(0, 0.4999, 0),
+    ),
+    forced(
+        "a short at its worst",
+        (100, 100, 98, 99),
+        NOTHING_PAID | dict(position=-1, entry=97, stop=101, target=85, balance=5_003_000),
+        dict(position=-1, cents=1000, reason=NONE),
+        u=(0, 0.5, 0.1),
+    ),
+    forced("half way is even", QUIET, dict(entry=100, stop=96, target=112, balance=5_000_000), u=(0, 0, 0.5)),
+    forced(
+        "a long at its best",
+        QUIET,
+        NOTHING_PAID | dict(entry=96, stop=92, target=108, balance=4_996_000, mask="HET"),
+        dict(cents=0, high_water=5_000_000, reason=NONE, mask="HET"),
+        u=(0, 0, 0.9999999),
+        phase=2,
+    ),
+    forced(
+        "never as far as the target",
+        QUIET,
+        dict(entry=97, stop=93, target=101, balance=4_997_000),
+        u=(0, 0, 0.99),
+        settings={"target_ratio": 1},
+    ),
+    forced(
+        "two contracts owe twice as much",
+        QUIET,
+        dict(contracts=2, balance=4_994_000),
+        u=(0, 0, 0.8),
+        settings={"contracts": 2},
+    ),
+    forced("entered at the close", QUIET, dict(entry=100), u=(0, 0, 0.99), settings={"forced_64": 0}),
+    forced("two ATRs away", QUIET, dict(entry=92, stop=88), u=(0, 0, 0.9999999), settings={"forced_64": 128}),
+    forced(
+        "a stop of a tick leaves it two ticks of profit at most",
+        (100, 100, 100, 100),
+        dict(entry=98, stop=97, target=101),
+        dict(reason=NONE),
+        u=(0, 0, 0.99),
+        settings={"stop_64": 1},
+    ),
+    forced(
+        "its exit pays one side, its result counts two",
+        (100, 100, 98, 98),
+        dict(balance=5_003_000),
+        dict(
+            reason=STOP, result=-4100, balance=4_998_950, cents=-1050, commissions=50, slippages=0, losses=1, trades=1
+        ),
+        u=(0, 0, 0),
+    ),
+    forced(
+        "what it sees at the beginning",
+        QUIET,
+        dict(seen=[0, 1, 0.5, 1.5, 2.5, 1 / 390]),
+        dict(seen=[1, 1, 0.5, 1.5, 2.5, 2 / 390]),
+        u=(0, 0, 0.7),
+    ),
+]
