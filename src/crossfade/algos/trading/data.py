@@ -2,8 +2,11 @@
 
 from functools import lru_cache
 
+import numpy as np
+
 from ...envs.trading import build, synthetic
 from ...envs.trading.market import Market
+from ...envs.trading.sessions import within
 from .config import TradingConfig
 
 HELD_OUT = 1_000_003  # added to the seed of the days for those that are never learned from
@@ -18,6 +21,12 @@ def held_out(config: TradingConfig) -> Market:
     """The days to be judged by."""
     seed = config.data_seed + HELD_OUT
     return _market(config.markets, config.eval_days, seed, config.market, config.features, config.costs)
+
+
+def dates(config: TradingConfig) -> tuple[np.ndarray, ...]:
+    """Days since 1970 of the bars of `held_out`, market by market."""
+    bars = synthetic.bars(config.markets, config.eval_days, config.data_seed + HELD_OUT, config.market)
+    return tuple(within(of).date for of in bars.values())
 
 
 @lru_cache(maxsize=4)
