@@ -46,5 +46,18 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
             "steps=60",
             "eval_every=20",
         ),
+        # The published curriculum: a limit and a stop that tighten, costs that come late and then rise.
+        "curriculum": (
+            "curriculum.drawdown=0:15000,0.5:5000,1:2500",
+            "curriculum.stop_atr=0:2,1:1.5",
+            "curriculum.commission=0.25:0.25,0.25:1,0.625:2.5",
+        ),
+        # The published second phase: positions to manage are given at first, later they must be opened.
+        "phase2": (
+            "env.phase=2",
+            "drawdown=2500",
+            "curriculum.forced=0.2:0.7,0.8:0.2,0.8:0.1",
+            "curriculum.commission=0.2:0.25,0.8:2,0.8:2.5",
+        ),
     },
 }
