@@ -36,6 +36,10 @@ class RewardError(CrossfadeError):
     """An object has a reward that is not a finite number above 0, or training left the finite numbers."""
 
 
+class DataError(CrossfadeError):
+    """A file of market data cannot be trusted as it is; the message names the file, the row and the reason."""
+
+
 class DifferentError(CrossfadeError):
     """A proof of parity failed."""
 

@@ -1,0 +1,184 @@
+"""Files of any of the formats, zipped or not, as tables of rows."""
+
+import csv
+import gzip
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....errors import DataError, UsageError
+from . import clock, formats
+from .table import Table, refuse
+
+BLOCK = 100_000  # rows that are held as text at a time
+PEEK = 1000  # rows by which a format is known
+
+
+class Read(NamedTuple):
+    """One file's rows, and what is said of it in the report."""
+
+    table: Table
+    source: formats.Source
+    zone: str
+    sha256: str
+
+
+def read_file(path: Path, source: formats.Source | None, zone: str | None) -> list[Read]:
+    """The tables in a file; a zip has several."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file.")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return [_read(name, text, source, zone, digest) for name, text in _texts(path)]
+
+
+def _texts(path: Path) -> Iterator[tuple[str, io.TextIOBase]]:
+    if path.suffix == ".parquet":
+        yield str(path), _parquet(path)
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path) as bundle:
+            members = [name for name in bundle.namelist() if Path(name).suffix in (".csv", ".txt")]
+            if not members:
+                names = ", ".join(bundle.namelist()[:5])
+                raise DataError(
+                    f"{path}: expected .csv or .txt files in the zip, got {names}. Unpack and convert them."
+                )
+            for name in members:
+                with bundle.open(name) as file:
+                    yield f"{path}:{name}", io.TextIOWrapper(file, "utf-8-sig")
+    elif path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
+            yield str(path), file  # pyright: ignore[reportReturnType]
+    else:
+        with open(path, encoding="utf-8-sig") as file:
+            yield str(path), file
+
+
+def _parquet(path: Path) -> io.StringIO:
+    try:
+        from pyarrow import csv as arrow_csv, parquet  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise DataError(
+            f"{path}: parquet is read by pyarrow, which is not installed. Run `pip install pyarrow`, or save the file "
+            "as CSV."
+        ) from None
+    sink = io.BytesIO()
+    arrow_csv.write_csv(parquet.read_table(path), sink)
+    return io.StringIO(sink.getvalue().decode())
+
+
+def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, digest: str) -> Read:
+    try:
+        first = list(islice(text, PEEK))
+        if not any(line.strip() for line in first):
+            refuse(name, 1, "the file is empty", "Expected bars, one per row.")
+        found = formats.layout(name, first, source)
+        rows = csv.reader(chain(first, text), delimiter=found.delimiter)
+        header = list(islice(rows, found.rows))
+        blocks = list(_blocks(name, rows, found, len(header)))
+    except (UnicodeDecodeError, csv.Error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}: not a text file of bars ({error}). Export it anew as CSV.") from None
+    if not blocks:
+        refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
+    columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+    form = formats.FORMATS[found.source]
+    time, clock_name = _utc(name, columns, zone or form.zone)
+    volume = columns["volume"]
+    used = volume[:, np.argmax((volume != 0).any(0))]
+    n = len(time)
+    columns["price"] = _points(columns["price"])
+    plain = {key: columns[key] for key in ("line", "price", "symbol", "instrument")}
+    table = Table(names=(name,), file=np.zeros(n, np.int32), time=time, volume=used, **plain)
+    if form.stamped_at_end:
+        table = _from_end_to_start(table)
+    if form.first_is_partial:
+        table = table.where(np.arange(n) > 0)
+    return Read(table, found.source, clock_name, digest)
+
+
+def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
+    like = None
+    while block := [row for row in islice(rows, BLOCK)]:
+        lines = np.arange(line + 1, line + 1 + len(block))
+        line += len(block)
+        filled = np.array([bool(row) for row in block])
+        block, lines = [row for row in block if row], lines[filled]
+        for row, at in zip(block, lines, strict=True):
+            if len(row) < found.width:
+                refuse(name, int(at), f"expected {found.width} columns, got {len(row)}", "Is the file cut off?")
+        if not block:
+            continue
+        columns = list(zip(*(row[: found.width] for row in block), strict=True))
+        times = [" ".join(parts) for parts in zip(*(columns[i] for i in found.time), strict=True)]
+        like = like or times[0]
+        try:
+            stamps = clock.parse(times, like)
+        except clock.Unreadable as error:
+            wrong = times[error.at]
+            refuse(name, int(lines[error.at]), f"expected a time like {like!r}, got {wrong!r}", "Mend or leave it out.")
+        numbers = lambda at: np.stack([_numbers(name, columns[i], lines) for i in at], -1)  # noqa: B023
+        words = lambda i: np.array(columns[i] if i is not None else [""] * len(block))  # noqa: B023
+        offset = stamps.offset
+        yield {
+            "line": lines,
+            "time": stamps.time,
+            "offset": np.zeros(len(lines), np.int64) if offset is None else offset,
+            "aware": np.full(len(lines), offset is not None),
+            "price": numbers(found.sides),
+            "volume": numbers(found.volume),
+            "symbol": words(found.symbol),
+            "instrument": words(found.instrument),
+        }
+
+
+def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray) -> np.ndarray:
+    try:
+        return np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        for text, line in zip(texts, lines, strict=True):
+            try:
+                float(text)
+            except ValueError:
+                refuse(name, int(line), f"expected a number, got {text!r}", "Mend or leave out the row.")
+        raise
+
+
+def _points(price: np.ndarray) -> np.ndarray:
+    """Prices in points; one source writes them in billionths too, the largest integer standing for none."""
+    if not np.abs(price[0, 0]) > 1e8:
+        return price
+    return np.where(price >= 2.0**63 - 1, np.nan, price * 1e-9)
+
+
+def _utc(name: str, columns: dict[str, np.ndarray], zone: str | None) -> tuple[np.ndarray, str]:
+    """Times in UTC, by the clock that each text names or by that of `zone`."""
+    if columns["aware"].all():
+        return columns["time"] - columns["offset"], "as written"
+    if zone is None:
+        refuse(
+            name,
+            int(columns["line"][0]),
+            "the times name no zone",
+            "Tell the clock they were written by with --zone, e.g. --zone America/Chicago.",
+        )
+    time, unclear = clock.Clock(zone).to_utc(columns["time"])
+    if len(rows := np.flatnonzero(unclear)):
+        refuse(
+            name,
+            int(columns["line"][rows[0]]),
+            f"the clock of {zone} never showed this time, or twice: it is the hour of its change, on a weekend",
+            "No bar can be from then, so the zone is wrong: tell the right one with --zone.",
+        )
+    return time, zone
+
+
+def _from_end_to_start(table: Table) -> Table:
+    """Times of the start of the bar instead of its end: a bar lasts as long as most follow one another."""
+    steps = np.diff(table.time)
+    length = int(np.bincount(steps[(steps > 0) & (steps <= 3600)], minlength=61).argmax())
+    return Table(**{**vars(table), "time": table.time - (length if length in (1, 60) else 60)})

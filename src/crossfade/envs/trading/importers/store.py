@@ -1,0 +1,75 @@
+"""Imported bars on disk: one safetensors file per contract in a folder, the report beside it as JSON."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save as to_bytes
+
+from ....errors import DataError, UsageError, nearest
+from ....run.files import write_bytes, write_json
+from ..bars import Bars
+from ..contracts import contract
+from . import Imported
+
+DTYPES = dict(zip(Bars._fields, ("int64", "int32", "int32", "int32", "int32", "int64", "bool"), strict=True))
+
+
+def save(folder: Path, name: str, imported: Imported) -> Path:
+    """Writes bars and report; each is there whole or not at all."""
+    path = folder / contract_file(name)
+    write_bytes(path, to_bytes({field: np.ascontiguousarray(x) for field, x in imported.bars._asdict().items()}))
+    write_json(path.with_suffix(".json"), imported.report.json())
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    """Contracts of which the folder has bars."""
+    return sorted(path.stem for path in folder.glob("*.safetensors"))
+
+
+def read(folder: Path, wanted: Sequence[str]) -> dict[str, Bars]:
+    """The bars of the wanted contracts."""
+    found = {}
+    for name in wanted:
+        path = folder / contract_file(name)
+        if not path.is_file():
+            there = names(folder)
+            raise UsageError(
+                f"{folder}: no bars of {name}.{nearest(name, there)} There are {', '.join(there) or 'none'}; import "
+                f"some with `crossfade data import FILE --contract {name} --to {folder}`."
+            )
+        found[name] = _bars(path)
+    return found
+
+
+def report(folder: Path, name: str) -> dict:
+    """The report of an import, as plain values."""
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def contract_file(name: str) -> str:
+    contract(name)
+    return f"{name}.safetensors"
+
+
+def _bars(path: Path) -> Bars:
+    """Bars from a file, which is not trusted to hold any."""
+    try:
+        columns = load(path.read_bytes())
+    except SafetensorError as error:
+        raise DataError(f"{path}: expected a safetensors file, got a damaged one ({error}). Import it anew.") from None
+    form = {name: str(column.dtype) for name, column in columns.items()}
+    lengths = {column.shape for column in columns.values()}
+    if form != DTYPES or len(lengths) != 1 or len(lengths.pop()) != 1:
+        raise DataError(f"{path}: expected columns {DTYPES} of one length, got {form}. Import it anew.")
+    bars = Bars(**columns)
+    sound = bars.low <= np.minimum(bars.open, bars.close)
+    sound &= bars.high >= np.maximum(bars.open, bars.close)
+    sound &= np.concatenate([[True], np.diff(bars.stamp) > 0])
+    if not sound.all():
+        row = int(np.flatnonzero(~sound)[0])
+        raise DataError(f"{path}: bar {row} is out of order or outside its own range. Import it anew.")
+    return bars

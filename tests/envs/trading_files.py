@@ -1,0 +1,97 @@
+"""Bars written as the vendors write them, so that what is read back is known."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from crossfade.envs.trading import synthetic
+from crossfade.envs.trading.bars import Bars, nearer_extreme_first
+from crossfade.envs.trading.contracts import contract
+
+NEW_YORK, CHICAGO = ZoneInfo("America/New_York"), ZoneInfo("America/Chicago")
+TICK = contract("ES").tick
+
+
+def some_bars(days: int = 8, seed: int = 0, mode: synthetic.Mode = "default") -> Bars:
+    """Days of synthetic bars in which nobody knows which extreme came first."""
+    bars = synthetic.bars(("ES",), days, seed, mode)["ES"]
+    return bars._replace(high_first=nearer_extreme_first(bars))
+
+
+def moments(bars: Bars) -> list[datetime]:
+    """The starts of the bars."""
+    return [(datetime(1970, 1, 1) + timedelta(minutes=int(stamp))).replace(tzinfo=NEW_YORK) for stamp in bars.stamp]
+
+
+def points(bars: Bars) -> list[list[float]]:
+    """open, high, low, close of each bar."""
+    return (np.stack([bars.open, bars.high, bars.low, bars.close], -1) * TICK).tolist()
+
+
+def _rows(bars: Bars, form: str, zone, delimiter: str, minutes: int = 0, volume: bool = True) -> list[str]:
+    later = timedelta(minutes=minutes)
+    found = []
+    for at, sides, v in zip(moments(bars), points(bars), bars.volume, strict=True):
+        shown = (at.astimezone(UTC) + later).astimezone(zone)
+        found.append(delimiter.join([shown.strftime(form), *map(str, sides), str(int(v) if volume else 0)]))
+    return found
+
+
+def databento(bars: Bars, symbol: str = "ESH2", whole: bool = False) -> list[str]:
+    """ISO times and decimal prices, or nanoseconds and billionths."""
+    rows = ["ts_event,rtype,publisher_id,instrument_id,open,high,low,close,volume,symbol"]
+    for at, sides, v in zip(moments(bars), points(bars), bars.volume, strict=True):
+        stamp = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000000000Z")
+        numbers = [f"{x:.9f}" for x in sides]
+        if whole:
+            stamp, numbers = f"{int(at.timestamp())}000000000", [str(round(x * 1e9)) for x in sides]
+        rows.append(",".join([stamp, "33", "1", "42", *numbers, str(v), symbol]))
+    return rows
+
+
+def firstrate(bars: Bars) -> list[str]:
+    return _rows(bars, "%Y-%m-%d %H:%M:%S", NEW_YORK, ",")
+
+
+def tradingview(bars: Bars) -> list[str]:
+    """The first row is the part of a bar, which is to be left out."""
+    rows = []
+    for at, sides, v in zip(moments(bars), points(bars), bars.volume, strict=True):
+        stamp = at.astimezone(CHICAGO).isoformat()
+        rows.append(",".join([stamp, *map(str, sides), "50.5", str(v)]))
+    part = (moments(bars)[0] - timedelta(minutes=1)).astimezone(CHICAGO).isoformat()
+    return ["time,open,high,low,close,RSI,Volume", ",".join([part, *map(str, points(bars)[0]), "50.5", "1"]), *rows]
+
+
+def yfinance(bars: Bars) -> list[str]:
+    """With the three rows of header that a table of several levels has."""
+    rows = ["Price,Close,High,Low,Open,Volume", "Ticker,ES=F,ES=F,ES=F,ES=F,ES=F", "Datetime,,,,,"]
+    for at, (o, h, l, c), v in zip(moments(bars), points(bars), bars.volume, strict=True):  # noqa: E741
+        rows.append(",".join([str(at.astimezone(UTC)), *map(str, (c, h, l, o)), str(v)]))
+    return rows
+
+
+def ninjatrader(bars: Bars) -> list[str]:
+    """Times of the end of the bar, on Chicago's clock."""
+    return _rows(bars, "%Y%m%d %H%M%S", CHICAGO, ";", minutes=1)
+
+
+def histdata(bars: Bars) -> list[str]:
+    """Eastern standard time the whole year, and no volume."""
+    return _rows(bars, "%Y%m%d %H%M%S", ZoneInfo("Etc/GMT+5"), ";", volume=False)
+
+
+def metatrader(bars: Bars) -> list[str]:
+    """A server seven hours ahead of New York."""
+    rows = ["<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>"]
+    for at, sides, v in zip(moments(bars), points(bars), bars.volume, strict=True):
+        shown = at.replace(tzinfo=None) + timedelta(hours=7)
+        rows.append("\t".join([shown.strftime("%Y.%m.%d\t%H:%M:%S"), *map(str, sides), "7", str(v), "1"]))
+    return rows
+
+
+def write(path: Path, rows: list[str]) -> Path:
+    path.write_text("\n".join(rows) + "\n")
+    return path
