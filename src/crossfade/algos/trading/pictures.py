@@ -6,7 +6,7 @@ import numpy as np
 
 from ...run.plots import Curve, curves, to_svg
 from .config import TradingConfig
-from .evaluation import BLIND
+from .baselines import BLIND
 
 CAPTION = (
     "Sum of the results of the greedy policy over the sessions held out, in dollars, after costs, beside the mean of "

@@ -119,9 +119,9 @@ class System:
         return full.train(policy, tx, opt_state, buffer, self.env, self.on_device, settings, rates, key, step, config)
 
     def evaluate(self, policy: ActorCritic, effort: Any, buffer: Carry) -> evaluation.Evaluation:
-        """The greedy policy on the days held out; all of them always, whatever the effort."""
+        """The greedy policy on the days held out; with an effort, all that evaluation.py can say of it."""
         act = lambda *seen: jax.device_get(self._greedy(policy, *seen))
-        return evaluation.evaluate(self.config, act, buffer.statistics)
+        return evaluation.evaluate(self.config, evaluation.greedy(self.config, act, buffer.statistics), effort)
 
     def _act_eagerly(
         self,

@@ -103,14 +103,14 @@ class System:
         return update
 
     def evaluate(self, policy: ActorCritic, effort: Any, buffer: Carry) -> evaluation.Evaluation:
-        """The greedy policy on the days held out; all of them always, whatever the effort."""
+        """The greedy policy on the days held out; with an effort, all that evaluation.py can say of it."""
 
         @torch.no_grad()
         def act(observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
             logits, _ = policy(torch.from_numpy(observation))
             return logits.masked_fill(~torch.from_numpy(mask), ILLEGAL).argmax(-1).numpy()
 
-        return evaluation.evaluate(self.config, act, buffer.statistics)
+        return evaluation.evaluate(self.config, evaluation.greedy(self.config, act, buffer.statistics), effort)
 
     def _learn(self, optimizer: Any, batch: Batch, step: Callable[[Minibatch], Any]) -> dict[str, float]:
         """`step` on every minibatch, at the update's learning rate."""

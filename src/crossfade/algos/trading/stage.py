@@ -1,0 +1,94 @@
+"""Where traders are judged, and what judging gives: the days held out, whole sessions, one account for each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Int32
+
+from ...envs.trading.market import Market, Settings
+from ...envs.trading.params import TradingParams
+from ...envs.trading.trading_numpy import Trading
+from . import data, record, world
+from .config import TradingConfig
+from .record import Record
+
+Ints = Int32[np.ndarray, " sessions"]
+Trader = Callable[[TradingParams, Market, Settings, Ints, Ints, int], Record]
+"""A policy at work: the record of sessions that begin after bars t of markets m, under any rules and settings."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a whole evaluation computes."""
+
+    resamples: int = 2000
+    """Repeats of the bootstrap, and accounts that try a firm's evaluation."""
+    block: float | None = None
+    """Mean length of the bootstrap's blocks in days; none takes the cube root of the number of days."""
+    firms: tuple[str, ...] = ()
+    """Files of prop-firm rules beside those that come along."""
+
+
+class Evaluation(NamedTuple):
+    """What a policy turned out to be."""
+
+    metrics: dict[str, float]
+    arrays: dict[str, np.ndarray]
+    """For pictures: results in dollars of each day, of the policy (`daily`) and of those it is compared with."""
+    test_set: str = ""
+    study: dict[str, Any] | None = None
+    """All that was asked for with an effort, ready for JSON but for numbers that are not finite."""
+    files: dict[str, str] = {}
+    """Texts to be kept beside, by name."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where traders are judged: the days held out, whole sessions, the account as it is at the end of training."""
+
+    config: TradingConfig
+
+    @cached_property
+    def market(self) -> Market:
+        return data.held_out(self.config)
+
+    @cached_property
+    def settings(self) -> Settings:
+        final = world.settings(self.config, self.config.steps)
+        return final._replace(max_bars=np.array(Settings().max_bars, np.int32))
+
+    @cached_property
+    def at(self) -> tuple[Ints, Ints]:
+        """Market and first bar of every session."""
+        return world.sessions(self.market)
+
+    @cached_property
+    def n_bars(self) -> int:
+        return record.longest(self.market, *self.at)
+
+    @cached_property
+    def dates(self) -> Int[np.ndarray, " sessions"]:
+        """Days since 1970."""
+        of_bars = data.dates(self.config)
+        return np.array([of_bars[m][t] for m, t in zip(*self.at, strict=True)])
+
+    @cached_property
+    def days(self) -> Int[np.ndarray, " days"]:
+        return np.unique(self.dates)
+
+    def trade(self, decide: record.Decide, settings: Settings | None = None, repeats: int = 1) -> Record:
+        """Every session, `repeats` times, by a script."""
+        m, t = (np.tile(column, repeats) for column in self.at)
+        env = Trading(self.config.params)
+        return record.trade(env, self.market, settings or self.settings, m, t, decide, self.n_bars)
+
+    def dollars(self, of: Record) -> Float[np.ndarray, " accounts"]:
+        """What each account earned."""
+        return (of.state.balance - np.asarray(self.settings.initial_cents)) / 100
+
+    def by_day(self, values: Float[np.ndarray, "*repeats sessions"]) -> Float[np.ndarray, "*repeats days"]:
+        """Sums over the sessions of a day, of which several markets have several."""
+        return values @ (self.dates[:, None] == self.days)
