@@ -20,6 +20,23 @@ def some_bars(days: int = 8, seed: int = 0, mode: synthetic.Mode = "default") ->
     return bars._replace(high_first=nearer_extreme_first(bars))
 
 
+def round_the_clock(bars: Bars) -> Bars:
+    """The same days with calm bars at all other hours of trading, from midnight on."""
+    minute = np.arange(24 * 60)
+    minute = minute[(minute < 17 * 60) | (minute >= 18 * 60)]
+    days = np.unique(bars.date)
+    stamp = (days[:, None] * 24 * 60 + minute).reshape(-1)
+    friday_night = ((stamp // 1440 + 3) % 7 == 4) & (stamp % 1440 >= 17 * 60)
+    stamp = stamp[~friday_night]
+    before = bars.close[np.maximum(np.searchsorted(bars.stamp, stamp) - 1, 0)]
+    calm = Bars(stamp, before, before, before, before, np.ones_like(stamp), np.zeros(len(stamp), bool))
+    at = np.searchsorted(stamp, bars.stamp)
+    columns = [column.copy() for column in calm]
+    for column, own in zip(columns, bars, strict=True):
+        column[at] = own
+    return Bars(*columns)
+
+
 def moments(bars: Bars) -> list[datetime]:
     """The starts of the bars."""
     return [(datetime(1970, 1, 1) + timedelta(minutes=int(stamp))).replace(tzinfo=NEW_YORK) for stamp in bars.stamp]

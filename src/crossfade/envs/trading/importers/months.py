@@ -48,7 +48,7 @@ def choose(table: Table, contract: str) -> Chosen:
     foreign = np.array([not s and not _belongs(name, contract) for name, s in zip(names, is_spread, strict=True)])
     if foreign.any():
         row = int(np.flatnonzero(foreign[which])[0])
-        reason = f"symbol {table.symbol[row]!r} is no month of {contract}"
+        reason = f"symbol {str(table.symbol[row])!r} is no month of {contract}"
         table.refuse(row, reason, "Name the right --contract, or keep other contracts in files of their own.")
     spreads = int(is_spread[which].sum())
     if spreads == len(table):
