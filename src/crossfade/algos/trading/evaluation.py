@@ -18,7 +18,7 @@ from ...nn.normalizer_numpy import Statistics, normalize
 from . import baselines, record, statistics
 from .config import TradingConfig
 from .record import Record
-from .stage import Effort, Evaluation, Ints, Stage, Trader
+from .stage import Effort, Evaluation, Ints, Stage, Trader, test_set
 from .study import study
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -65,7 +65,7 @@ def evaluate(config: TradingConfig, trader: Trader, effort: Effort | None = None
         "eval/bust": found.bust.mean(),
     }
     arrays = {"daily": daily, **{f"{name}_daily": stage.by_day(results).mean(0) for name, results in blind.items()}}
-    evaluation = Evaluation({name: float(value) for name, value in metrics.items()}, arrays)
+    evaluation = Evaluation({name: float(value) for name, value in metrics.items()}, arrays, test_set(config))
     if effort is None:
         return evaluation
     return study(

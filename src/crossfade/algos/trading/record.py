@@ -68,7 +68,7 @@ def trade(env: Trading, market: Market, settings: Settings, m: Ints, t: Ints, de
     return Record(equity, position, action, reason, result, cost, could_enter, running, bust, state)
 
 
-def _put(field: Ints, where: np.ndarray, new: Ints) -> Ints:
+def _put(field: Ints, where: np.ndarray, new: Int32[np.ndarray, " some"]) -> Ints:
     field = field.copy()
     field[where] = new
     return field

@@ -45,6 +45,18 @@ class Evaluation(NamedTuple):
     """Texts to be kept beside, by name."""
 
 
+def test_set(config: TradingConfig) -> str:
+    """The days held out, in words: equal for configs that are judged by the same ones."""
+    names = " ".join(config.markets)
+    if config.data is not None:
+        which = f"fold {config.fold} of {config.folds}" if config.folds else "the last fifth"
+        return f"{config.data} {names}, {which}"
+    source = f"synthetic {config.market} {names}, seed {config.data_seed}"
+    if config.folds:
+        return f"{source}, {config.days} days, fold {config.fold} of {config.folds}"
+    return f"{source}, {config.eval_days} days held out"
+
+
 @dataclass(frozen=True)
 class Stage:
     """Where traders are judged: the days held out, whole sessions, the account as it is at the end of training."""
