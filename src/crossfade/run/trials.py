@@ -1,0 +1,93 @@
+"""The ledger of trials, `<runs-dir>/trials.jsonl`: what was tried, and how often the days held out were looked at.
+
+A good result picked from many is worth less than the same result of a single try, so the number of tries is kept where
+it cannot be forgotten. One line is appended when a run begins to train, one when it has ended, one for each evaluation;
+lines are never changed. A trial is a set of settings: a run that is resumed or repeated as it was counts once.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..config import to_yaml
+from ..errors import CrossfadeError
+from .rundir import RunDir
+
+NAME = "trials.jsonl"
+BOOKKEEPING = ("chunk", "log_every", "eval_every", "checkpoint_every", "keep", "fold")
+"""Settings that make no other trial; the folds of a walk are one."""
+
+
+class Tried(NamedTuple):
+    """What the ledger knows."""
+
+    trials: int
+    scores: dict[str, float]  # of each trial the last known, by its digest
+    opened: dict[str, int]  # how often each test set was looked at, by training or evaluation
+
+
+def begin(run: RunDir, config: Any, test_set: str = "", weights: Path | None = None) -> None:
+    """A run begins, or goes on, to train with this config, from the parameters in `weights` if not from fresh ones."""
+    trial = digest(config, "" if weights is None else str(weights.resolve()))
+    _append(run, {"event": "train", "trial": trial, "score": None, "test_set": test_set})
+
+
+def judged(run: RunDir, config: Any, event: Literal["result", "eval"], score: float | None, test_set: str = "") -> None:
+    """A run was judged by `score`, a Sharpe ratio out of sample, on a test set: at its end, or whenever one asked."""
+    mine = [row["trial"] for row in _rows(run.path.parent.parent) if row["run"] == run.path.name]
+    trial = mine[-1] if mine else digest(config)
+    known = score if score is not None and math.isfinite(score) else None
+    _append(run, {"event": event, "trial": trial, "score": known, "test_set": test_set})
+
+
+def read(runs_dir: Path, system: str) -> Tried:
+    """The trials of a system under this folder."""
+    rows = [row for row in _rows(runs_dir) if row["system"] == system]
+    scores = {row["trial"]: row["score"] for row in rows if row["score"] is not None}
+    opened = Counter(row["test_set"] for row in rows if row["test_set"])
+    return Tried(len({row["trial"] for row in rows}), scores, dict(opened))
+
+
+def digest(config: Any, extra: str = "") -> str:
+    """A trial's name: equal for configs that make the same run, but for bookkeeping; `extra` is what else made it."""
+    defaults = {f.name: f.default for f in dataclasses.fields(config) if f.name in BOOKKEEPING}
+    text = to_yaml(dataclasses.replace(config, **defaults)) + extra
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _append(run: RunDir, row: dict[str, Any]) -> None:
+    """Adds a line in one write, so that runs side by side do not mix theirs; a torn last line is closed first."""
+    facts = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "system": run.meta["system"],
+        "run": run.path.name,
+    }
+    line = json.dumps({**facts, **row}).encode() + b"\n"
+    with open(run.path.parent.parent / NAME, "a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        torn = size > 0 and file.read(1) != b"\n"
+        file.write(b"\n" + line if torn else line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _rows(runs_dir: Path) -> list[dict[str, Any]]:
+    path, rows = runs_dir / NAME, []
+    for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise CrossfadeError(
+                f"{path}, line {number}: expected JSON, got {line[:60]!r}. A run was cut off while it wrote: mend the "
+                "line or take it out."
+            ) from error
+    return rows
