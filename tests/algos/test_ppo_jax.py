@@ -14,6 +14,7 @@ from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, 
 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
 from crossfade.algos.trading import data
 from crossfade.algos.trading.config import TradingConfig
@@ -89,7 +90,7 @@ def test_a_gumbel_number_is_finite_where_its_uniform_number_is_zero():
     gumbel, start, order = jax.random.split(key, 3)
     assert np.any(jax.random.uniform(gumbel, (64, 256, 3)) == 0)
     np.testing.assert_array_equal(noise.gumbel, jax.random.gumbel(gumbel, (64, 256, 3)))
-    np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, 2)))
+    np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, START_NUMBERS)))
     np.testing.assert_array_equal(noise.order[0], jax.random.permutation(jax.random.fold_in(order, 0), 64 * 256))
 
 

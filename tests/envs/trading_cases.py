@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.contracts import contract
 from crossfade.envs.trading.market import Market, Outcome, Settings, State
@@ -123,15 +124,17 @@ def random_settings(n: int, seed: int = 0) -> Settings:
         commission_cents=pick(-1, 0, 120),
         max_bars=pick(9, 25, 1_000_000),
         progress=rng.random(n).astype(np.float32),
+        forced=pick(0, 300, 1024),
+        forced_64=pick(0, 64, 700),
     )
 
 
 def walk_numpy(params: TradingParams, market: Market, settings: Settings, steps: int, n: int, seed: int = 0) -> Record:
     """Random actions, a third of them drawn without looking at the mask; ended episodes begin anew elsewhere."""
     env, rng = trading_numpy.Trading(params), np.random.default_rng(seed)
-    uniform = rng.random((steps + 1, n, 2)).astype(np.float32)
+    uniform = rng.random((steps + 1, n, START_NUMBERS), np.float32)
     rows: list[dict[str, Any]] = []
-    state = env.reset(market, settings, *env.draw_start(market, uniform[0]))
+    state = env.begin(market, settings, uniform[0])
     for k in range(steps):
         mask, seen = env.mask(market, settings, state), env.observe(market, settings, state)
         blind = rng.random((n, 1)) < 1 / 3
@@ -139,7 +142,7 @@ def walk_numpy(params: TradingParams, market: Market, settings: Settings, steps:
         state, outcome = env.step(market, settings, state, action)
         rows.append(_row(mask, seen, state, outcome) | {"action": action, "uniform": uniform[k + 1]})
         over = outcome.terminated | outcome.truncated
-        fresh = env.reset(market, settings, *env.draw_start(market, uniform[k + 1]))
+        fresh = env.begin(market, settings, uniform[k + 1])
         state = State(*(np.where(over, new, old) for new, old in zip(fresh, state, strict=True)))
     return {"first": uniform[0]} | {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
@@ -151,7 +154,7 @@ def walk_jax(params: TradingParams, market: Market, settings: Settings, walked: 
         return jax.tree.map(np.asarray, _scan(trading_jax.Trading(params), *data))
     market, settings, first, actions, uniform = data
     env = trading_jax.Trading(params)
-    state, rows = env.reset(market, settings, *env.draw_start(market, first)), []
+    state, rows = env.begin(market, settings, first), []
     for action, u in zip(actions, uniform, strict=True):
         state, row = _step_jax(env, market, settings, state, (action, u))
         rows.append(row)
@@ -160,7 +163,7 @@ def walk_jax(params: TradingParams, market: Market, settings: Settings, walked: 
 
 @partial(jax.jit, static_argnums=0)
 def _scan(env: trading_jax.Trading, market: Market, settings: Settings, first: Any, actions: Any, uniform: Any) -> Any:
-    state = env.reset(market, settings, *env.draw_start(market, first))
+    state = env.begin(market, settings, first)
     return jax.lax.scan(partial(_step_jax, env, market, settings), state, (actions, uniform))[1]
 
 
@@ -169,7 +172,7 @@ def _step_jax(env: trading_jax.Trading, market: Market, settings: Settings, stat
     mask, seen = env.mask(market, settings, state), env.observe(market, settings, state)
     state, outcome = env.step(market, settings, state, action)
     over = outcome.terminated | outcome.truncated
-    fresh = env.reset(market, settings, *env.draw_start(market, uniform))
+    fresh = env.begin(market, settings, uniform)
     begun = State(*(jnp.where(over, new, old) for new, old in zip(fresh, state, strict=True)))
     return begun, _row(mask, seen, state, outcome)
 
@@ -179,18 +182,17 @@ def walk_scalar(
 ) -> Record:
     """The same walk of the first `n` accounts, one by one, in plain Python; `look` at what a policy sees, too."""
     uniform = np.concatenate([walked["first"][None], walked["uniform"]])
-    starts = np.stack(trading_numpy.Trading(params).draw_start(market, uniform), -1).tolist()
     columns = []
     for i in range(n):
         own = Settings(*(value if np.ndim(value) == 0 else value[i].item() for value in settings))
         account, rows = ScalarTrading(params, market, own), []
-        account.reset(*starts[0][i])
+        account.begin(uniform[0, i])
         for k, action in enumerate(walked["action"][:, i].tolist(), 1):
             seen = {"mask": account.mask(), "observation": account.observation()} if look else {}
             outcome = account.step(action)
             rows.append(seen | account.state._asdict() | outcome._asdict())
             if outcome.terminated or outcome.truncated:
-                account.reset(*starts[k][i])
+                account.begin(uniform[k, i])
         columns.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
     return {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
 

@@ -31,7 +31,7 @@ class Noise(NamedTuple):
     """The randomness of one update, as data."""
 
     gumbel: Any  # (steps, envs, a) added to log-probabilities before the argmax: a draw from them
-    start: Any  # (steps, envs, 2) uniform: where the next episode begins if one ends at this step
+    start: Any  # (steps, envs, START_NUMBERS) uniform: how the next episode begins if one ends at this step
     order: Any  # (epochs, steps * envs) permutations: which steps make up which minibatch
 
 

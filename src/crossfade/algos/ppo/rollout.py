@@ -12,7 +12,7 @@ from ...nn.normalizer_jax import Statistics
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import permutation
 from .batch import Carry, Minibatch, Noise, Rollout
-from .config import PPOConfig
+from .config import START_NUMBERS, PPOConfig
 from .learner_jax import Info
 from .masked_jax import choose, log_prob_of, log_probs
 from .network_jax import ActorCritic
@@ -30,8 +30,8 @@ class World(Protocol):
         """What has `observation_dim` and `n_actions`."""
         ...
 
-    def begin(self, data: Any, settings: Any, uniform: Float[Array, "*n 2"]) -> Any:
-        """States in which episodes begin, drawn by two numbers each."""
+    def begin(self, data: Any, settings: Any, uniform: Float[Array, "*n numbers"]) -> Any:
+        """States in which episodes begin, drawn by `START_NUMBERS` uniform numbers each."""
         ...
 
     def observe(self, data: Any, settings: Any, state: Any) -> Float[Array, "*n o"]: ...
@@ -52,7 +52,7 @@ def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
     shuffled = lambda epoch: permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
     return Noise(
         gumbel=streams.gumbel(gumbel, (*shape, n_actions), config.dtype),
-        start=streams.uniform(start, (*shape, 2), "float32"),
+        start=streams.uniform(start, (*shape, START_NUMBERS), "float32"),
         order=jax.lax.map(shuffled, jnp.arange(config.epochs)),
     )
 

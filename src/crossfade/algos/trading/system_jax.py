@@ -8,7 +8,6 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Int32, PyTree
 
-from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.trading_jax import Trading
 from ...nn import normalizer_jax
 from ...random import random_numpy as random
@@ -19,14 +18,6 @@ from ..ppo.network_jax import ActorCritic
 from . import data, evaluation, world
 from .accounts import Together
 from .config import TradingConfig
-
-
-class _Accounts(Trading):
-    """The environment as PPO's compiled loop knows worlds: `data` is the market."""
-
-    def begin(self, data: Market, settings: Settings, uniform: Float[Array, "*n 2"]) -> State:
-        """Flat accounts where two uniform numbers say."""
-        return self.reset(data, settings, *self.draw_start(data, uniform))
 
 
 class Batch(NamedTuple):
@@ -43,7 +34,7 @@ class System:
 
     def __init__(self, config: TradingConfig):
         self.config, self.params = config, config.params
-        self.env, self.market = _Accounts(config.params), data.market(config)
+        self.env, self.market = Trading(config.params), data.market(config)
         self.on_device = jax.tree.map(jnp.asarray, self.market) if config.mode == "jax_full" else None
         self.key, self.init_key, _ = world.keys(config)
         self._act, self._value, self._greedy = map(jax.jit, (self._act_eagerly, _value, _greedy))

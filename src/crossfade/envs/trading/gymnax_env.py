@@ -37,9 +37,9 @@ class TradingEnv:
         return (self.params.observation_dim,)
 
     def reset(self, key: Key[Array, ""], params: EnvParams) -> tuple[Float[Array, " observation"], State]:
-        """A flat account after a bar drawn at random."""
+        """An account after a bar drawn at random: flat, or as `Settings.forced` says."""
         env = Trading(self.params)
-        state = env.reset(*params, *env.draw_start(params.market, jax.random.uniform(key, (2,))))
+        state = env.begin(*params, jax.random.uniform(key, (5,)))
         return env.observe(*params, state), state
 
     def step(

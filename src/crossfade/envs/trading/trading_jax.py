@@ -47,6 +47,29 @@ class Trading:
         state = State(**{field: jnp.zeros_like(m) for field in State._fields})
         return state._replace(market=m, t=t, began=t, balance=initial, high_water=initial)
 
+    def begin(self, market: Market, settings: Settings, uniform: Float[Array, "*batch 5"]) -> State:
+        """Accounts as their episodes begin, by five uniform numbers: flat, or forced into a position."""
+        m, t = self.draw_start(market, uniform[..., :2])
+        flat = self.reset(market, settings, m, t)
+        forced = _floor(uniform[..., 2], jnp.int32(1024)) < settings.forced
+        side = jnp.where(uniform[..., 3] < 0.5, 1, -1)
+        distance = self._stop_distance(market, settings, flat)
+        furthest = distance * settings.target_ratio
+        reach = _at(market.atr64, m, t) * settings.forced_64 // 4096
+        profit = jnp.clip(_floor(uniform[..., 4], 2 * reach + 1) - reach, 1 - distance, furthest - 1)
+        entry = _at(market.close, m, t) - side * profit
+        placed = {
+            "position": side,
+            "contracts": settings.contracts,
+            "entry": entry,
+            "stop": entry - side * distance,
+            "target": entry + side * furthest,
+            "entry_t": t,
+            "balance": flat.balance - profit * _at(market.tick_cents, m) * settings.contracts,
+            "trades": 1,
+        }
+        return flat._replace(**{name: jnp.where(forced, new, getattr(flat, name)) for name, new in placed.items()})
+
     def equity(self, market: Market, state: State) -> Int32[Array, "*batch"]:
         """Balance and what the open position is worth at the close, in cents."""
         return state.balance + _worth(market, state, _at(market.close, state.market, state.t))
@@ -159,8 +182,7 @@ class Trading:
             opens &= _at(market.may_enter, *now)
         side = jnp.where(action == Action.BUY, 1, -1)
         tick_cents, slippage = (_at(column, state.market) for column in (market.tick_cents, market.slippage))
-        distance = _ticks(_at(market.atr64, *now), settings.stop_64)
-        distance = jnp.minimum(distance, jnp.maximum(1, settings.stop_cap_cents // tick_cents))
+        distance = self._stop_distance(market, settings, state)
         entry = (bar.open if rules.fill == "next_open" else _at(market.close, *now)) + side * slippage
         fees = settings.contracts * _fee(market, settings, state)
         opened = state._replace(
@@ -184,6 +206,12 @@ class Trading:
                 trailing=jnp.where(trails, 1, jnp.where(action == Action.STOP_TRAILING, 0, state.trailing)),
             )
         return State(*(jnp.where(opens, new, old) for new, old in zip(opened, state, strict=True))), opens
+
+    def _stop_distance(self, market: Market, settings: Settings, state: State) -> Int32[Array, "*batch"]:
+        """Ticks from an entry decided after this bar to its stop."""
+        distance = _ticks(_at(market.atr64, state.market, state.t), settings.stop_64)
+        most = settings.stop_cap_cents // _at(market.tick_cents, state.market)
+        return jnp.minimum(distance, jnp.maximum(1, most))
 
     def _trailed_stop(self, market: Market, settings: Settings, state: State, bar: _Bar) -> Int32[Array, "*batch"]:
         """Step 2: the stop of a trailing position follows the close."""
