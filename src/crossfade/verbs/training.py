@@ -34,7 +34,7 @@ class Train(Common):
     """Start from the parameters of this checkpoint, with a fresh optimiser."""
 
     def run(self) -> int:
-        from ..run import RunDir
+        from ..run import RunDir, trials
         from ..trainers.training import train
 
         if self.resume is not None and self.weights is not None:
@@ -50,8 +50,10 @@ class Train(Common):
             config = _config(system, words, self.config, self.preset)
             run = RunDir.create(self.runs_dir, system, config.parts, config.seed, config)
         with run:
-            quiet = self.quiet or self.json
+            quiet, test_set = self.quiet or self.json, _test_set(system, config)
+            trials.begin(run, config, weights=self.weights)
             result = train(system, config, run, resume=self.resume is not None, weights=self.weights, quiet=quiet)
+            trials.judged(run, config, "result", result.get("eval/sharpe"), test_set)
         if self.json:
             return print_json({"run": str(run.path), **result})
         for name, value in result.items():
@@ -104,32 +106,39 @@ class Climb(Common):
 
 @dataclass(kw_only=True)
 class Eval(Common):
-    """Evaluate a run's last checkpoint: exactly where its world can be listed, by bounds and samples everywhere.
+    """Evaluate a run's last checkpoint: a GFlowNet exactly where its world can be listed, by bounds and samples
+    everywhere; a trader on the days held out, with intervals, baselines and other fill rules.
 
     crossfade eval runs/gflownet/tb-grid-jax_full-s0-20260101-120000 --samples 100000
+
+    crossfade eval runs/trading/ppo-es-jax_full-s0-20260101-120000 --firms my_firm.yaml
     """
 
     path: Annotated[Positional[Path], arg(metavar="RUN")]
     """The folder of a run."""
     samples: int = 10_000
-    """Objects to sample from the policy, and as many from the target."""
+    """Of a GFlowNet: objects to sample from the policy, and as many from the target."""
     backward_samples: int = 10
-    """Backward trajectories by which the probability of one object is estimated."""
+    """Of a GFlowNet: backward trajectories by which the probability of one object is estimated."""
     seed: int | None = None
-    """Seed of the samples; by default the run's, by a stream that training does not use."""
+    """Of a GFlowNet: seed of the samples; by default the run's, by a stream that training does not use."""
+    resamples: int = 2000
+    """Of a trader: repeats of the bootstrap, and accounts that try a firm's evaluation."""
+    block: float | None = None
+    """Of a trader: mean length of the bootstrap's blocks in days; by default the cube root of the number of days."""
+    firms: tuple[Path, ...] = ()
+    """Of a trader: YAML files of prop-firm rules, beside those that come along."""
 
     def run(self) -> int:
         from .. import checkpoint
-        from ..algos.gflownet.evaluation import Effort
         from ..run import RunDir
-        from ..run.files import write_array, write_json
+        from ..run.files import write_array, write_json, write_text
         from ..trainers.trainer import Snapshot
         from ..trainers.training import make_trainer, precision
 
         run = RunDir.open(self.path)
         system = run.meta["system"]
-        config = _config(system, (), run.config_path)
-        effort = Effort(self.samples, self.backward_samples, self.seed) if system == "gflownet" else None
+        config, effort = _config(system, (), run.config_path), self._effort(system)
         bundle = checkpoint.load(run.checkpoints, side="numpy")
         with precision(config):
             trainer = make_trainer(
@@ -138,18 +147,58 @@ class Eval(Common):
             found = trainer.evaluate(effort)
         for name, array in found.arrays.items():
             write_array(run.eval / f"{name}.npy", array)
-        asked = {} if effort is None else {**asdict(effort), "test_set": found.test_set}
-        written = {"step": bundle.step, **asked, **found.metrics}
-        finite = lambda value: not isinstance(value, float) or math.isfinite(value)
-        written = {name: value if finite(value) else None for name, value in written.items()}  # JSON has no NaN
+        study = self._study(run, config, found) if system == "trading" else None
+        for name, text in (found.files if study else {}).items():
+            write_text(run.eval / name, text)
+        asked = {**asdict(effort), "test_set": found.test_set}
+        written = finite({"step": bundle.step, **asked, **found.metrics, **({"study": study} if study else {})})
         write_json(run.eval / f"{bundle.step:010d}.json", written)
         if self.json:
             return print_json(written)
-        print(f"step {bundle.step}" + ("" if effort is None else f", {self.samples} samples"))
+        if study:
+            print("\n".join(_sheet(f"step {bundle.step}, {found.test_set}", study)))
+            return 0
+        print(f"step {bundle.step}, {self.samples} samples")
         print("\n".join(metric_lines(found.metrics)))
-        if effort is not None and found.test_set:
+        if found.test_set:
             print(f"probabilities: of {found.test_set}, {self.backward_samples} backward trajectories each")
         return 0
+
+    def _effort(self, system: str) -> Any:
+        if system == "trading":
+            from ..algos.trading.stage import Effort as Study
+
+            return Study(self.resamples, self.block, tuple(map(str, self.firms)))
+        from ..algos.gflownet.evaluation import Effort
+
+        return Effort(self.samples, self.backward_samples, self.seed)
+
+    def _study(self, run: Any, config: Any, found: Any) -> dict[str, Any]:
+        """With what the ledger knows; this look at the test set is written down first, and counts."""
+        from ..algos.trading.study import selection
+        from ..run import trials
+
+        trials.judged(run, config, "eval", found.metrics["eval/sharpe"], found.test_set)
+        tried = trials.read(run.path.parent.parent, run.meta["system"])
+        picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()))
+        return {**found.study, "selection": {**picked, "opened": tried.opened[found.test_set]}}
+
+
+def _sheet(title: str, study: dict[str, Any]) -> list[str]:
+    from ..algos.trading import tearsheet
+
+    about = f"{study['days']} days from {study['first_day']} to {study['last_day']}"
+    tables = [line for table in tearsheet.tables(study) for line in ("", *tearsheet.lines(table))]
+    return [f"{title}; {about}", *tables, "", tearsheet.headline(study), tearsheet.RISK]
+
+
+def finite(tree: Any) -> Any:
+    """With None in place of numbers that JSON has not."""
+    if isinstance(tree, dict):
+        return {name: finite(value) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [finite(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def metric_lines(metrics: dict[str, float]) -> list[str]:
@@ -206,6 +255,15 @@ class Bench(Common):
         return load_attribute(lookup("bench", BENCHES, self.system).target)(
             quick=self.quick, as_json=self.json, quiet=self.quiet
         )
+
+
+def _test_set(system: str, config: Any) -> str:
+    """What a run of this config is judged by, as the ledger of trials names it; nothing where all is known."""
+    if system != "trading":
+        return ""
+    from ..algos.trading.stage import test_set
+
+    return test_set(config)
 
 
 def _system(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -46,13 +46,11 @@ def max_drawdown(daily: Daily) -> Figure:
     return drawdown(daily).max(-1)
 
 
-def drawdown_duration(daily: Float[np.ndarray, " sessions"]) -> int:
+def drawdown_duration(daily: Daily) -> Int[np.ndarray, "*repeats"] | np.int64:
     """The longest time under water in sessions: from a high to its recovery, or to the end."""
-    longest = under = 0
-    for below in drawdown(daily) > 0:
-        under = under + 1 if below else 0
-        longest = max(longest, under)
-    return longest
+    place = np.arange(daily.shape[-1] + 1)
+    high = np.maximum.accumulate(np.where(drawdown(daily) > 0, 0, place), -1)  # where the last one was
+    return (place - high).max(-1)
 
 
 def profit_factor(results: Daily) -> Figure:

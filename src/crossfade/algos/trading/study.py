@@ -5,7 +5,7 @@ again on days drawn in blocks, and 95 % of its values lie inside. Traders who ar
 days, so that a difference is judged by the days on which both traded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,7 @@ def figures(columns: Columns, capital: float) -> dict[str, Any]:
             "sortino": statistics.sortino(daily),
             "calmar": statistics.calmar(daily),
             "max_drawdown": statistics.max_drawdown(daily),
+            "drawdown_days": statistics.drawdown_duration(daily),
             "trades_per_day": trades / daily.shape[-1],
             "win_rate": columns["wins"].sum(-1) / trades,
             "profit_factor": columns["gains"].sum(-1) / columns["losses"].sum(-1),
@@ -167,15 +168,15 @@ def odds(stage: Stage, found: Record, effort: Effort, key: np.ndarray, block: fl
     return {name: firms.simulate(firm, of, drawn)._asdict() for name, firm in known.items()}
 
 
-def selection(moments: Mapping[str, Any], trials: int, sharpes: Float[np.ndarray, " known"]) -> dict[str, float]:
+def selection(moments: Mapping[str, Any], trials: int, sharpes: Sequence[float]) -> dict[str, float]:
     """How much of the Sharpe ratio is left once it is known to be picked from `trials`, whose annual ratios are known
     as far as they were evaluated. Their variance is taken to be at least that of chance, 1 / (sessions - 1)."""
     of = statistics.Moments(**moments)
-    spread = float(np.var(sharpes / np.sqrt(statistics.YEAR), ddof=1)) if len(sharpes) > 1 else 0.0
+    spread = float(np.var(sharpes, ddof=1) / statistics.YEAR) if len(sharpes) > 1 else 0.0
     variance = max(spread, 1 / max(of.sessions - 1, 1))
     return {
         "trials": trials,
-        "expected_best": statistics.expected_best(trials, variance) * np.sqrt(statistics.YEAR),
+        "expected_best": float(statistics.expected_best(trials, variance) * np.sqrt(statistics.YEAR)),
         "probabilistic_sharpe": statistics.probabilistic_sharpe(of),
         "deflated_sharpe": statistics.deflated_sharpe(of, trials, variance),
         "minimum_days": statistics.minimum_sessions(of),
