@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Int64
 
 from ...errors import UsageError
 from . import features as features_of
@@ -12,12 +13,23 @@ from .contracts import contract
 from .market import Market
 from .sessions import sessions, within
 
+Days = Int64[np.ndarray, " days"]
 
-def market(bars: Mapping[str, Bars], features: Literal["sound", "seed8"] = "sound", costs: bool = True) -> Market:
-    """The market of these contracts, by name. Without `costs` trading is free, for audits."""
+
+def market(
+    bars: Mapping[str, Bars],
+    features: Literal["sound", "seed8"] = "sound",
+    costs: bool = True,
+    days: Days | None = None,
+) -> Market:
+    """The market of these contracts, by name. Without `costs` trading is free, for audits.
+
+    With `days` (since 1970) episodes begin in the sessions of those days alone. All bars stay, since features look
+    back; no episode leaves its session, so those of other days are never traded.
+    """
     if not bars:
         raise UsageError("expected the bars of at least one contract, got none.")
-    parts = [_one(name, of, features, costs) for name, of in bars.items()]
+    parts = [_one(name, of, features, costs, days) for name, of in bars.items()]
     longest, starts = (max(len(part[field]) for part in parts) for field in ("open", "start"))
     columns = {}
     for field in Market._fields:
@@ -30,13 +42,25 @@ def market(bars: Mapping[str, Bars], features: Literal["sound", "seed8"] = "soun
     return Market(**columns)
 
 
-def _one(name: str, bars: Bars, features: str, costs: bool) -> dict[str, np.ndarray]:
+def session_days(bars: Mapping[str, Bars]) -> Days:
+    """Days on which an episode can begin in at least one of the contracts."""
+    found = [np.empty(0, np.int64)]
+    for of in map(within, bars.values()):
+        if len(of.stamp):
+            found.append(of.date[sessions(of, features_of.WARM_UP).start])
+    return np.unique(np.concatenate(found))
+
+
+def _one(name: str, bars: Bars, features: str, costs: bool, days: Days | None) -> dict[str, np.ndarray]:
     spec, bars = contract(name), within(bars)
     found = sessions(bars, features_of.WARM_UP) if len(bars.stamp) else None
+    if found is not None and days is not None:
+        found = found._replace(start=found.start[np.isin(bars.date[found.start], days)])
     if found is None or not len(found.start):
         raise UsageError(
             f"{name}: no bar after which an episode could begin. Expected at least one session with "
-            f"{features_of.WARM_UP} bars before it, got {len(bars.stamp)} bars between 08:30 and 16:59 New York time."
+            f"{features_of.WARM_UP} bars before it, got {len(bars.stamp)} bars between 08:30 and 16:59 New York time"
+            f"{'' if days is None else f' and none of its {len(days)} sessions wanted'}."
         )
     atr = features_of.atr64(bars)
     seen = features_of.sound(bars, atr) if features == "sound" else features_of.seed8(bars, spec.tick)

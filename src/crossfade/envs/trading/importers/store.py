@@ -19,7 +19,7 @@ DTYPES = dict(zip(Bars._fields, ("int64", "int32", "int32", "int32", "int32", "i
 
 def save(folder: Path, name: str, imported: Imported) -> Path:
     """Writes bars and report; each is there whole or not at all."""
-    path = folder / contract_file(name)
+    path = folder / file_name(name)
     write_bytes(path, to_bytes({field: np.ascontiguousarray(x) for field, x in imported.bars._asdict().items()}))
     write_json(path.with_suffix(".json"), imported.report.json())
     return path
@@ -34,7 +34,7 @@ def read(folder: Path, wanted: Sequence[str]) -> dict[str, Bars]:
     """The bars of the wanted contracts."""
     found = {}
     for name in wanted:
-        path = folder / contract_file(name)
+        path = folder / file_name(name)
         if not path.is_file():
             there = names(folder)
             raise UsageError(
@@ -50,7 +50,7 @@ def report(folder: Path, name: str) -> dict:
     return json.loads((folder / f"{name}.json").read_text())
 
 
-def contract_file(name: str) -> str:
+def file_name(name: str) -> str:
     contract(name)
     return f"{name}.safetensors"
 
