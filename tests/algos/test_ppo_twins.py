@@ -68,6 +68,39 @@ def test_the_halves_agree_on_loss_gradient_and_update(words, x64):
     assert found["loss"] <= 1e-12 and found["gradient"] <= 1e-10 and found["update"] <= 1e-9, found
 
 
+def test_the_loss_is_the_sum_worked_out_by_hand(x64):
+    ours, theirs, minibatch = moved("value_coef=0.3", "entropy_coef=0.2", "clip_value=none")
+    flat = {name: np.zeros_like(array) for name, array in ours.parameters().items()}  # all legal actions alike, V = 0
+    legal = minibatch.mask.sum(-1).numpy()
+    ratio = np.exp(-np.log(legal) - minibatch.log_prob.numpy())
+    advantage = minibatch.advantage.numpy()
+    scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled).mean()
+    returns = advantage + minibatch.value.numpy()
+    expected = -surrogate + 0.3 * (returns**2).mean() / 2 - 0.2 * np.log(legal).mean()
+    arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
+    kl = (ratio - 1 - np.log(ratio)).mean()
+    with torch.no_grad():
+        _, found = ours.loss(ours.make_policy(flat), minibatch)
+    for info in (found, theirs.loss(theirs.make_policy(flat), arrays)[1]):
+        assert float(info["loss"]) == pytest.approx(expected, rel=1e-12)
+        assert float(info["approx_kl"]) == pytest.approx(kl, rel=1e-12)
+        assert float(info["clip_fraction"]) == (abs(ratio - 1) > 0.2).mean()
+
+
+def test_a_gradient_is_as_long_as_allowed_at_most():
+    ours, _, minibatch = moved("clip_norm=0.01")
+    policy = ours.make_policy(ours.parameters())
+    learner_torch.update(policy, learner_torch.make_optimizer(ours.config, policy), minibatch, ours.config)
+    length = torch.linalg.vector_norm(torch.cat([p.grad.ravel() for p in policy.parameters()]))
+    assert float(length) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_the_learning_rate_falls_with_the_updates_and_reaches_its_end_with_the_last():
+    rates = [config("lr=1e-3", "lr_final=1e-4").learning_rate(i) for i in (0, 25, 50, 60)]  # of 50 updates
+    assert rates == pytest.approx([1e-3, 5.5e-4, 1e-4, 1e-4])
+
+
 def test_a_value_clipped_around_the_return_is_noticed(x64, monkeypatch):
     right = losses_torch.value_loss
     monkeypatch.setattr(
