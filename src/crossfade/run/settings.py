@@ -1,7 +1,7 @@
 """The settings every system shares; a system's own config extends this one."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UsageError
 
@@ -36,3 +36,6 @@ class RunConfig:
                 raise UsageError(f"{name}: expected at least {least}, got {value}.")
         if self.seed < 0:
             raise UsageError(f"seed: expected 0 or more, got {self.seed}.")
+
+    def check_resumed(self, saved: Any) -> None:
+        """Refuses to go on with a run by settings that would break its course; most systems have nothing to refuse."""

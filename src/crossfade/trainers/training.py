@@ -2,6 +2,7 @@
 
 import contextlib
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
 from ..run.files import write_array
 from ..run.finite import check_finite
 from ..run.settings import RunConfig
-from .trainer import Snapshot, Trainer
+from .trainer import Snapshot, Trainer, as_arrays
 
 
 def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = None, step: int = 0) -> Trainer:
@@ -64,6 +65,21 @@ def _check_fits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
         )
 
 
+def adopt(system: str, config: RunConfig, weights: Path) -> tuple[Snapshot, str]:
+    """Where a run begins that takes over the parameters of another one, with a fresh optimiser at step 0.
+
+    A system whose parameters are worth nothing alone takes over more, in its method `adopt`, and has something to say.
+    """
+    run = RunDir(weights)
+    bundle = checkpoint.load(run.checkpoints if run.checkpoints.is_dir() else weights, side="numpy")
+    takes_over = getattr(load_attribute(lookup("system", SYSTEMS, system).torch)(config), "adopt", None)
+    if takes_over is None:
+        return Snapshot(bundle.params), ""
+    saved = run.read_config(type(config)) if run.config_path.is_file() else None
+    parameters, buffer, note = takes_over(bundle.params, (bundle.replay or {}).get("buffer"), saved)
+    return Snapshot(parameters, buffer=as_arrays(buffer)), note
+
+
 @contextlib.contextmanager
 def precision(config: RunConfig) -> Iterator[None]:
     """64-bit JAX for a float64 run, and only for that."""
@@ -87,14 +103,18 @@ def train(
 ) -> dict[str, Any]:
     """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe.
 
-    `weights` is a checkpoint to start from: its parameters alone, with a fresh optimiser at step 0.
+    `weights` is a run or a checkpoint to start from: see `adopt`.
     """
     with precision(config):
+        if resume:
+            config.check_resumed(run.read_config(type(config)))
         bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
         start = bundle.step if bundle else 0
         snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else None
         if weights is not None:
-            snapshot = Snapshot(checkpoint.load(weights, side="numpy").params)
+            snapshot, note = adopt(system, config, weights)
+            if note and not quiet:
+                print(note, file=sys.stderr)
         trainer = make_trainer(system, config, snapshot, start)
         if resume:
             run.resume(start)

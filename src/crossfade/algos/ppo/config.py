@@ -1,7 +1,7 @@
 """The settings of PPO: one config for both frameworks and every mode. A system extends it with its world."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ...errors import UsageError
 from ...run.settings import RunConfig
@@ -45,6 +45,8 @@ class PPOConfig(RunConfig):
     """Adam's learning rate at the start."""
     lr_final: float = 0.0
     """Adam's learning rate after the last update; it falls linearly, counted in updates."""
+    schedule: int | None = None
+    """Updates over which the rate and a curriculum run their course; none takes `steps`."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     clip_norm: float | None = 0.5
@@ -58,8 +60,8 @@ class PPOConfig(RunConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers"):
-            if (value := getattr(self, name)) < 1:
+        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule"):
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name}: expected at least 1, got {value}.")
         for name in ("gamma", "gae_lambda"):
             if not 0 <= (value := getattr(self, name)) <= 1:
@@ -70,6 +72,34 @@ class PPOConfig(RunConfig):
                 f"got {self.minibatches}."
             )
 
+    @property
+    def base(self) -> tuple[int, int] | None:
+        """Inputs and actions of the network that this one may have grown from, if it can have."""
+        return None
+
+    @property
+    def horizon(self) -> int:
+        """Updates over which rate and curriculum run."""
+        return self.steps if self.schedule is None else self.schedule
+
+    def progress(self, update: int) -> float:
+        """Share of the schedule that is over, at most 1."""
+        return min(update / self.horizon, 1.0)
+
     def learning_rate(self, update: int) -> float:
         """Adam's learning rate during an update, counted from 0."""
-        return self.lr + (self.lr_final - self.lr) * min(update / self.steps, 1.0)
+        return self.lr + (self.lr_final - self.lr) * self.progress(update)
+
+    def scheduled(self) -> list[str]:
+        """Settings that change as training goes on."""
+        return ["lr"] if self.lr_final != self.lr else []
+
+    def check_resumed(self, saved: Any) -> None:
+        """A run may be prolonged; what runs by a schedule must then be told how."""
+        if self.horizon != saved.horizon and self.schedule is None and self.scheduled():
+            raise UsageError(
+                f"steps: the run was meant for {saved.horizon} updates, over which these change: "
+                f"{', '.join(self.scheduled())}. With steps={self.steps} they would jump in the middle of it. Say "
+                f"schedule={saved.horizon} to keep their course and then their last values, or schedule={self.steps} "
+                "to stretch it from here on."
+            )

@@ -21,7 +21,7 @@ def make_policy(
     config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, np.ndarray]
 ) -> ActorCritic:
     """The network, holding these parameters in the config's precision."""
-    policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers)
+    policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers, config.base)
     policy.to(getattr(torch, config.dtype))
     policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
     return policy

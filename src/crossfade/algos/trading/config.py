@@ -1,6 +1,6 @@
 """The settings of trading: PPO's, and those of the market and the account."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from ...envs.trading.contracts import contract
@@ -99,6 +99,16 @@ class TradingConfig(PPOConfig):
     def params(self) -> TradingParams:
         """The rules of the environment, those of `rules` in place."""
         return self.env if self.rules == "sound" else replace(self.env, rules=RULES[self.rules])
+
+    @property
+    def base(self) -> tuple[int, int] | None:
+        """Phase 2 can grow from phase 1."""
+        first = replace(self.env, phase=1)
+        return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
+
+    def scheduled(self) -> list[str]:
+        moving = [f"curriculum.{f.name}" for f in fields(Curriculum) if getattr(self.curriculum, f.name)]
+        return [*super().scheduled(), *moving, *(["rules"] if self.params.rules.reward != "equity" else [])]
 
     @property
     def parts(self) -> tuple[str, str, str]:

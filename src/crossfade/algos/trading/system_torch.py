@@ -12,7 +12,7 @@ from ..ppo import host, init, learner_torch, losses_torch, pure
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ..ppo.network_torch import ActorCritic
-from . import data, evaluation, world
+from . import data, evaluation, transfer, world
 from .accounts import OneByOne, Together
 from .config import TradingConfig
 
@@ -52,6 +52,21 @@ class System:
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Accounts, statistics of observations and episodes under way: at the start, or as a checkpoint holds them."""
         return world.start(self.config, self.market, saved)
+
+    def adopt(
+        self, parameters: dict[str, np.ndarray], buffer: dict[str, Any] | None, saved: TradingConfig | None
+    ) -> tuple[dict[str, np.ndarray], Carry, str]:
+        """Parameters of another run with the statistics they were learned by; those of phase 1 grow for phase 2."""
+        statistics = transfer.statistics(self.config, buffer, saved)
+        if not transfer.is_phase_1(parameters, self.config):
+            return parameters, self.start_buffer()._replace(statistics=statistics), ""
+        old = transfer.before(self.config) if saved is None else saved
+        parameters, statistics = transfer.grow(parameters, statistics, old, self.config)
+        seen, mask = transfer.open_positions(self.config, self.market, statistics)
+        with torch.no_grad():
+            logits = self.make_policy(parameters)(torch.from_numpy(seen))[0].double().numpy()
+        carry = self.start_buffer()._replace(statistics=statistics)
+        return parameters, carry, transfer.told(transfer.divergence(logits, mask))
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[host.Collected, Carry]:
         """The rollout of update `step` from vectorised accounts, in NumPy."""

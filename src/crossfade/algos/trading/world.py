@@ -21,7 +21,7 @@ Ints = Int32[np.ndarray, " sessions"]
 
 def settings(config: TradingConfig, update: int) -> Settings:
     """The account's settings during an update, as arrays: data, so that nothing is compiled anew."""
-    progress = min(update / config.steps, 1.0)
+    progress = config.progress(update)
     now = lambda name: config.curriculum.at(name, progress, getattr(config, name))
     given = {
         "drawdown_cents": round(100 * now("drawdown")),
