@@ -105,7 +105,7 @@ class Convert(Common):
     """
 
     checkpoint: Annotated[Positional[Path], arg(metavar="CKPT")]
-    """A bundle or folder of bundles, .pt/.pth, .safetensors, .npz, an orbax folder, or a checkpoint of
+    """A run, a bundle or folder of bundles, .pt/.pth, .safetensors, .npz, an orbax folder, or a checkpoint of
     alexhernandezgarcia/gflownet; recognised by content."""
     to: Literal["torch", "jax", "orbax", "npz", "safetensors", "bundle", "upstream", "upstream_flat"] = "torch"
     """The format to write. `upstream` is that of alexhernandezgarcia/gflownet, `upstream_flat` that of forks with the
@@ -127,17 +127,19 @@ class Convert(Common):
         from .. import checkpoint
         from ..algos.gflownet import upstream
 
-        beside, stem = self.checkpoint.with_name, self.checkpoint.stem
+        inside = self.checkpoint / "checkpoints"  # of a run
+        source = inside if inside.is_dir() else self.checkpoint
+        beside, stem = source.with_name, source.stem
         if self.to in ("upstream", "upstream_flat"):
             layout = "nested" if self.to == "upstream" else "flat"
             out = self.out or beside(f"{stem}.ckpt")
-            return upstream.from_bundle(self.checkpoint, out, layout), {}
-        found = upstream.open_upstream(self.checkpoint)
+            return upstream.from_bundle(source, out, layout), {}
+        found = upstream.open_upstream(source)
         if found is None:
-            return checkpoint.convert(self.checkpoint, self.to, self.out), {}
+            return checkpoint.convert(source, self.to, self.out), {}
         if self.to != "bundle":
             raise UsageError(
-                f"{self.checkpoint}: an upstream checkpoint becomes a bundle first: --to bundle, not --to {self.to}."
+                f"{source}: an upstream checkpoint becomes a bundle first: --to bundle, not --to {self.to}."
             )
         folder = self.out or beside(f"{stem}.bundles")
         facts = {**asdict(found.facts), "settings": " ".join(found.facts.words)}
