@@ -2,7 +2,6 @@
 
 import contextlib
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,13 +69,13 @@ def adopt(system: str, config: RunConfig, weights: Path) -> tuple[Snapshot, str]
 
     A system whose parameters are worth nothing alone takes over more, in its method `adopt`, and has something to say.
     """
-    run = RunDir(weights)
+    run, torch_system = RunDir(weights), load_attribute(lookup("system", SYSTEMS, system).torch)(config)
     bundle = checkpoint.load(run.checkpoints if run.checkpoints.is_dir() else weights, side="numpy")
-    takes_over = getattr(load_attribute(lookup("system", SYSTEMS, system).torch)(config), "adopt", None)
-    if takes_over is None:
-        return Snapshot(bundle.params), ""
-    saved = run.read_config(type(config)) if run.config_path.is_file() else None
-    parameters, buffer, note = takes_over(bundle.params, (bundle.replay or {}).get("buffer"), saved)
+    parameters, buffer, note = bundle.params, None, ""
+    if hasattr(torch_system, "adopt"):
+        saved = run.read_config(type(config)) if run.config_path.is_file() else None
+        parameters, buffer, note = torch_system.adopt(parameters, (bundle.replay or {}).get("buffer"), saved)
+    _check_fits(parameters, torch_system.parameters())
     return Snapshot(parameters, buffer=as_arrays(buffer)), note
 
 
@@ -98,26 +97,22 @@ def train(
     run: RunDir,
     *,
     resume: bool = False,
-    weights: Path | None = None,
+    start: Snapshot | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe.
 
-    `weights` is a run or a checkpoint to start from: see `adopt`.
+    A run that is not resumed begins where `start` says, by default at parameters of its own.
     """
     with precision(config):
         if resume:
             config.check_resumed(run.read_config(type(config)))
         bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
-        start = bundle.step if bundle else 0
-        snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else None
-        if weights is not None:
-            snapshot, note = adopt(system, config, weights)
-            if note and not quiet:
-                print(note, file=sys.stderr)
-        trainer = make_trainer(system, config, snapshot, start)
+        began_at = bundle.step if bundle else 0
+        snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else start
+        trainer = make_trainer(system, config, snapshot, began_at)
         if resume:
-            run.resume(start)
+            run.resume(began_at)
             run.save_config(config)
         seconds: list[tuple[int, float]] = []
 
@@ -151,14 +146,14 @@ def train(
 
         with (
             Log(run, quiet=True) as log,
-            Progress(config.steps, start=start, title=f"{system} {config.mode}", quiet=quiet) as bar,
+            Progress(config.steps, start=began_at, title=f"{system} {config.mode}", quiet=quiet) as bar,
             StopOnSignal(quiet=quiet) as stop,
         ):
             reached = run_chunks(
                 config.steps,
                 config.chunk,
                 body,
-                start=start,
+                start=began_at,
                 window=bundle.replay["window"] if bundle else None,
                 on_log=log,
                 log_every=config.log_every,

@@ -20,6 +20,8 @@ class Train(Common):
     crossfade train gflownet env=grid env.length=16 mode=jax_full steps=5000 seed=0
 
     crossfade train --resume runs/gflownet/tb-grid-jax_full-s0-20260101-120000 mode=torch
+
+    crossfade train trading env.phase=2 --weights runs/trading/ppo-es-jax_full-s0-20260101-120000
     """
 
     words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
@@ -31,16 +33,18 @@ class Train(Common):
     resume: Path | None = None
     """Go on with this run from its last checkpoint, in another mode too."""
     weights: Path | None = None
-    """Start from the parameters of this checkpoint, with a fresh optimiser."""
+    """Start from the parameters of this run or checkpoint, with a fresh optimiser. A trading run also takes over the
+    statistics of its observations, and one of phase 2 grows from one of phase 1."""
 
     def run(self) -> int:
         from ..run import RunDir, trials
-        from ..trainers.training import train
+        from ..trainers.training import adopt, train
 
         if self.resume is not None and self.weights is not None:
             raise UsageError(
                 "--resume goes on with everything, --weights starts anew from parameters: use one of them."
             )
+        start, quiet = None, self.quiet or self.json
         if self.resume is not None:
             run = RunDir.open(self.resume, write=True)
             system, words = _resumed(run, self.words)
@@ -48,11 +52,15 @@ class Train(Common):
         else:
             system, words = _system(self.words)
             config = _config(system, words, self.config, self.preset)
+            if self.weights is not None:
+                start, note = adopt(system, config, self.weights)
+                if note and not quiet:
+                    print(note)
             run = RunDir.create(self.runs_dir, system, config.parts, config.seed, config)
         with run:
-            quiet, test_set = self.quiet or self.json, _test_set(system, config)
+            test_set = _test_set(system, config)
             trials.begin(run, config, weights=self.weights)
-            result = train(system, config, run, resume=self.resume is not None, weights=self.weights, quiet=quiet)
+            result = train(system, config, run, resume=self.resume is not None, start=start, quiet=quiet)
             trials.judged(run, config, "result", result.get("eval/sharpe"), test_set)
         if self.json:
             return print_json({"run": str(run.path), **result})
