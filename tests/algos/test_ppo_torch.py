@@ -1,4 +1,4 @@
-"""PPO's host parts and the evaluation of trading, each against something computed another way."""
+"""PPO's host parts and rollouts of trading, each against something computed another way."""
 
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ import torch
 from crossfade.algos.ppo import init
 from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_torch import ActorCritic
-from crossfade.algos.trading import data, evaluation, world
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
@@ -80,26 +79,6 @@ def test_the_value_after_a_step_is_the_next_one_unless_the_episode_was_cut_off()
     assert np.array_equal(after[:-1][~cut[:-1]], value[1:][~cut[:-1]])
     assert (after[:-1][cut[:-1]] != value[1:][cut[:-1]]).all()
     assert (carry.episode_length < 9).all()
-
-
-def sell_always(observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    return np.where(mask[:, 2], 2, 0)
-
-
-def test_who_never_trades_earns_nothing_and_neither_do_those_who_trade_as_often():
-    chosen = config()
-    hold = lambda observation, mask: np.zeros(len(mask), int)
-    found = evaluation.evaluate(chosen, hold, world.start(chosen, data.market(chosen)).statistics).metrics
-    assert {name: value for name, value in found.items() if value} == {}
-
-
-def test_who_always_sells_is_the_short_trader():
-    chosen = replace(config("market=planted"), drawdown=1e6)
-    found = evaluation.evaluate(chosen, sell_always, world.start(chosen, data.market(chosen)).statistics)
-    metrics, daily = found.metrics, found.arrays["daily"]
-    assert np.array_equal(daily, found.arrays["short_daily"])  # at a rate of 1 nothing is left to chance
-    assert metrics["eval/daily"] == metrics["eval/short"] != metrics["eval/long"]
-    assert metrics["eval/trades"] > 1 and metrics["eval/costs"] > 0 and metrics["eval/bust"] == 0
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from ...run.plots import Curve, curves, to_svg
-from .config import TradingConfig
 from .baselines import BLIND
+from .config import TradingConfig
 
 CAPTION = (
     "Sum of the results of the greedy policy over the sessions held out, in dollars, after costs, beside the mean of "

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from ...random import random_numpy as random
 
@@ -130,7 +130,7 @@ def minimum_sessions(of: Moments, confidence: float = 0.95) -> float:
 
 def block_length(sessions: int) -> float:
     """Mean length of the bootstrap's blocks: the usual n^(1/3)."""
-    return max(1.0, round(sessions ** (1 / 3)))
+    return float(max(1, round(sessions ** (1 / 3))))
 
 
 def stationary_bootstrap(
@@ -150,7 +150,7 @@ def stationary_bootstrap(
     return (begun + since) % sessions
 
 
-def interval(values: Float[np.ndarray, " repeats"], level: float = 0.95) -> tuple[float, float]:
+def interval(values: Real[np.ndarray, " repeats"], level: float = 0.95) -> tuple[float, float]:
     """The middle `level` of the repeats that are defined; NaN where fewer than half are."""
     known = values[~np.isnan(values)]
     if 2 * len(known) < len(values):

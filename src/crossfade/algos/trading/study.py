@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from ...envs.trading.contracts import contract
 from ...envs.trading.params import Reason
@@ -70,7 +70,7 @@ def study(
 
 def by_day(stage: Stage, found: Record, listed: Trades) -> Columns:
     """What the figures are made of: results, and of trades their number, wins, gains and losses."""
-    per_session = lambda values: np.bincount(listed.session, values, minlength=len(stage.dates))
+    per_session = lambda values: np.bincount(listed.session, values, len(stage.dates)).astype(np.float64)
     sums = {
         "trades": np.ones(len(listed.result)),
         "wins": listed.result > 0,
@@ -129,7 +129,7 @@ def costs(stage: Stage, found: Record) -> dict[str, float]:
     return {"gross": net + commission + slippage, "commission": commission, "slippage": slippage, "net": net}
 
 
-def exits(listed: Trades) -> dict[str, dict[str, float]]:
+def exits(listed: Trades) -> dict[str, dict[str, Any]]:
     """Number of trades and dollars by the reason of their exit."""
     at = {name: listed.reason == value for value, name in ledger.REASONS.items() if value}
     return {
@@ -168,7 +168,7 @@ def odds(stage: Stage, found: Record, effort: Effort, key: np.ndarray, block: fl
     return {name: firms.simulate(firm, of, drawn)._asdict() for name, firm in known.items()}
 
 
-def selection(moments: Mapping[str, Any], trials: int, sharpes: Sequence[float]) -> dict[str, float]:
+def selection(moments: Mapping[str, Any], trials: int, sharpes: Sequence[float]) -> dict[str, Any]:
     """How much of the Sharpe ratio is left once it is known to be picked from `trials`, whose annual ratios are known
     as far as they were evaluated. Their variance is taken to be at least that of chance, 1 / (sessions - 1)."""
     of = statistics.Moments(**moments)
@@ -206,7 +206,7 @@ def _headline(columns: Columns, again: Fills, drawn: Drawn) -> dict[str, Any]:
     return {**per_day, "fills_low": low, "fills_high": high, "refused": again.straddles}
 
 
-def _figure(value: Any, repeats: Float[np.ndarray, " resamples"]) -> dict[str, float]:
+def _figure(value: Any, repeats: Real[np.ndarray, " resamples"]) -> dict[str, float]:
     low, high = statistics.interval(repeats)
     return {"value": float(value), "low": low, "high": high}
 
