@@ -9,6 +9,7 @@ import tyro
 
 from .errors import CrossfadeError, UsageError, nearest
 from .verbs.audit import Audit
+from .verbs.data import Data
 from .verbs.proving import Convert, Doctor, List, Parity
 from .verbs.sweep import Sweep
 from .verbs.training import Bench, Climb, Eval, Report, Train
@@ -23,6 +24,7 @@ VERBS = {
     "parity": Parity,
     "bench": Bench,
     "audit": Audit,
+    "data": Data,
     "eval": Eval,
     "report": Report,
     "convert": Convert,
@@ -54,8 +56,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _option(word: str) -> str:
-    """`level=grad` is accepted for `--level=grad`."""
-    return f"--{word}" if re.match(r"[A-Za-z][\w.-]*=", word) else word
+    """`level=grad` is accepted for `--level=grad`, unless a file is called so."""
+    return f"--{word}" if re.match(r"[A-Za-z][\w.-]*=", word) and not Path(word).exists() else word
 
 
 def _share_compilations() -> None:

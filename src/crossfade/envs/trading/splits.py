@@ -33,6 +33,6 @@ def last_part(sessions: int, embargo: int = 1, share: float = 0.2) -> Split:
     if sessions - judged - embargo < 1:
         raise UsageError(
             f"expected more than {judged + embargo} sessions to hold out {judged} with an embargo of {embargo}, got "
-            f"{sessions}. Import more data."
+            f"{sessions}. Import more data, or set embargo=0."
         )
     return Split(range(sessions - judged - embargo), range(sessions - judged, sessions))

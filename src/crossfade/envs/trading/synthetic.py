@@ -48,12 +48,17 @@ LAWS = {
 PARENTS = {"MES": "ES", "MNQ": "NQ", "MYM": "YM", "M2K": "RTY", "MGC": "GC", "MCL": "CL"}
 
 
+def named(mode: str) -> Mode:
+    """The market of that name, or an error with the nearest one."""
+    if mode not in get_args(Mode):
+        raise UsageError(f"unknown market {mode!r}.{nearest(mode, get_args(Mode))} Known: {', '.join(get_args(Mode))}.")
+    return mode  # pyright: ignore[reportReturnType]
+
+
 def bars(
     names: Sequence[str] = ("ES",), days: int = 250, seed: int = 0, mode: Mode = "default", start: date | None = None
 ) -> dict[str, Bars]:
     """Bars of the named contracts over `days` weekdays from `start`; micros follow the path of their parents."""
-    if mode not in get_args(Mode):
-        raise UsageError(f"unknown market {mode!r}.{nearest(mode, get_args(Mode))} Known: {', '.join(get_args(Mode))}.")
     if days < 1:
         raise UsageError(f"days: expected at least 1, got {days}.")
     for name in names:
@@ -95,16 +100,16 @@ def _market(name: str, dates: list[date], common: np.random.Generator, own: np.r
     rho, rest = law.common, np.sqrt(1 - law.common**2)
 
     # Volatility and shocks are the common factor's, so that markets move together and calm down together.
-    fast = np.asarray(lfilter([0.22], [1, -0.80], common.standard_normal(n)))
+    fast = np.asarray(lfilter([0.20], [1, -0.80], common.standard_normal(n)))
     middle = np.asarray(lfilter([0.05], [1, -0.985], common.standard_normal(n)))
-    variance = 0.22**2 / (1 - 0.80**2) + 0.05**2 / (1 - 0.985**2)
-    minute = base * np.tile(shape, days) * np.exp(fast + middle - variance / 2)
+    variance = 0.20**2 / (1 - 0.80**2) + 0.05**2 / (1 - 0.985**2)
+    minute = base * np.tile(shape, days) * np.exp(fast + middle - variance)
     shock = _student(common, (n, SUB), 4.5)
     moves = (rho * shock + rest * _student(own, (n, SUB), 4.5)) * (minute / np.sqrt(SUB))[:, None]
     news = np.zeros((days, PER_DAY))
     for at, chance in ((OPEN, 0.10), (10 * 60, 0.25), (14 * 60, 0.10)):
         happens = common.random(days) < chance
-        news[:, at - WARM_UP] = happens * common.standard_t(3, days) * 4 * base
+        news[:, at - WARM_UP] = happens * np.clip(common.standard_t(3, days), -8, 8) * 4 * base
     moves[:, 0] += news.reshape(-1)
     if mode == "regime":
         moves += _regimes(common, days)[:, None] * base / SUB
@@ -115,7 +120,7 @@ def _market(name: str, dates: list[date], common: np.random.Generator, own: np.r
     shocks = common.standard_normal(days)
     fall = 0.0  # yesterday's return in its own standard deviations
     for d in range(days):
-        log_volatility = 0.95 * log_volatility + 0.11 * shocks[d] + 0.09 * (max(-fall, 0) - 0.4)
+        log_volatility = 0.95 * log_volatility + 0.07 * shocks[d] + 0.12 * (max(-fall, 0) - 0.4)
         log_volatility = float(np.clip(log_volatility, -1.3, 1.3))
         scale = np.exp(log_volatility)
         start = level + daily * np.sqrt(OVERNIGHT) * scale * gap[d]

@@ -19,11 +19,11 @@ from ..contracts import contract as contract_of
 from . import checks, months
 from .checks import OffGrid
 from .formats import Source
-from .reading import read_file
+from .reading import Read, read_file
 from .report import File, Report, gaps, moment
 from .table import join
 
-__all__ = ["Imported", "OffGrid", "Report", "Source", "read"]
+__all__ = ["Imported", "OffGrid", "Report", "Source", "combine", "read"]
 
 
 class Imported(NamedTuple):
@@ -48,14 +48,18 @@ def read(
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not paths:
         raise UsageError("expected at least one file, got none.")
-    tick = contract_of(contract).tick
-    reads = [found for path in paths for found in read_file(Path(path), source, zone)]
+    contract_of(contract)
+    return combine([found for path in paths for found in read_file(Path(path), source, zone)], contract, off_grid)
+
+
+def combine(reads: Sequence[Read], contract: str, off_grid: OffGrid = "refuse") -> Imported:
+    """One series of bars out of what was read, every check passed."""
     for found in reads:
         checks.rows(found.table)
     whole = join([found.table for found in reads])
     chosen = months.choose(whole, contract)
     table, duplicates = checks.without_duplicates(chosen.table)
-    ticks, rounded = checks.in_ticks(table, tick, off_grid)
+    ticks, rounded = checks.in_ticks(table, contract_of(contract).tick, off_grid)
     found = checks.minutes(table, ticks)
     zones = " and ".join(sorted({each.zone for each in reads}))
     busiest, warnings = checks.clock(found, table, contract, zones)

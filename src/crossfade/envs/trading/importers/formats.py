@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from ....errors import UsageError
+from ....errors import UsageError, nearest
 from .clock import NEW_YORK
 from .table import refuse
 
@@ -59,11 +59,16 @@ class Layout(NamedTuple):
     instrument: int | None
 
 
+def named(source: str | None) -> Source | None:
+    """The source of that name, or an error with the nearest one."""
+    if source is not None and source not in FORMATS:
+        raise UsageError(f"unknown source {source!r}.{nearest(source, FORMATS)} Known: {', '.join(FORMATS)}.")
+    return source
+
+
 def layout(name: str, lines: Sequence[str], source: Source | None) -> Layout:
     """The layout of a file by its first lines, of the given source or of the one they look like."""
     source = source or _detect(name, lines)
-    if source not in FORMATS:
-        raise UsageError(f"unknown source {source!r}. Known: {', '.join(get_args(Source))}.")
     form = FORMATS[source]
     delimiter = form.delimiter if form.delimiter in lines[0] else ","
     if not form.header:

@@ -24,7 +24,7 @@ class Read(NamedTuple):
     """One file's rows, and what is said of it in the report."""
 
     table: Table
-    source: formats.Source
+    source: str
     zone: str
     sha256: str
 
@@ -33,8 +33,13 @@ def read_file(path: Path, source: formats.Source | None, zone: str | None) -> li
     """The tables in a file; a zip has several."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file.")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return [_read(name, text, source, zone, digest) for name, text in _texts(path)]
+    return [_read(name, text, source, zone, digest(path)) for name, text in _texts(path)]
+
+
+def digest(path: Path) -> str:
+    """What tells whether a file is still the same."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _texts(path: Path) -> Iterator[tuple[str, io.TextIOBase]]:
@@ -72,7 +77,7 @@ def _parquet(path: Path) -> io.StringIO:
     return io.StringIO(sink.getvalue().decode())
 
 
-def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, digest: str) -> Read:
+def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, sha256: str) -> Read:
     try:
         first = list(islice(text, PEEK))
         if not any(line.strip() for line in first):
@@ -98,7 +103,7 @@ def _read(name: str, text: Any, source: formats.Source | None, zone: str | None,
         table = _from_end_to_start(table)
     if form.first_is_partial:
         table = table.where(np.arange(n) > 0)
-    return Read(table, found.source, clock_name, digest)
+    return Read(table, found.source, clock_name, sha256)
 
 
 def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
