@@ -120,7 +120,7 @@ def simulate(firm: Firm, of: Days, drawn: Int[np.ndarray, "accounts horizon"]) -
         threshold = np.minimum(peak - firm.drawdown, ceiling)
         lost = (profit + lowest[today] <= threshold) | breached[today]
         if firm.trailing == "intraday":
-            lost |= profit + fallen[today] <= ceiling
+            lost |= falls.any(1)[today] & (profit + fallen[today] <= ceiling)
             peak = np.maximum(peak, profit + highest[today])
         profit, best, traded = profit + end[today], np.maximum(best, end[today]), traded + of.traded[today]
         if firm.trailing == "end_of_day":
@@ -136,7 +136,9 @@ def simulate(firm: Firm, of: Days, drawn: Int[np.ndarray, "accounts horizon"]) -
     share = passed.mean()
     to_pass = float(lasted[passed].mean()) if passed.any() else float("nan")
     error = float(np.sqrt(share * (1 - share) / n))
-    return Odds(float(share), float((ended & ~passed).mean()), float((~ended).mean()), to_pass, lasted.mean(), error)
+    return Odds(
+        float(share), float((ended & ~passed).mean()), float((~ended).mean()), to_pass, float(lasted.mean()), error
+    )
 
 
 def _cut(firm: Firm, of: Days) -> tuple[Days, Bool[np.ndarray, " days"]]:
