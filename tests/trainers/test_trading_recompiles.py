@@ -1,0 +1,67 @@
+"""A curriculum is data: a whole one goes through the programs that its first updates compiled."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from crossfade.algos.ppo import full
+from crossfade.algos.trading import world
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.config import apply
+from crossfade.presets import PRESETS
+from crossfade.trainers.training import make_trainer
+
+SMALL = (
+    "mode=jax_full",
+    "n_envs=4",
+    "n_steps=4",
+    "hidden=4",
+    "layers=1",
+    "days=2",
+    "eval_days=1",
+    "epochs=1",
+    "minibatches=1",
+    "env.window=2",
+    "steps=12",
+    "curriculum.drawdown=0:15000,0.5:5000,1:2500",
+    "curriculum.stop_atr=0:2,1:1.5",
+)
+MOVING = "drawdown_cents", "stop_64", "commission_cents", "forced"
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What XLA compiles meanwhile, whoever asks for it."""
+    found: list[str] = []
+
+    def listen(event: str, seconds: float, **told: str) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(told.get("fun_name", "unnamed"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_a_whole_curriculum_compiles_one_program_of_each_function():
+    chosen = apply(TradingConfig(), (*PRESETS["trading"]["phase2"], *SMALL))
+    course = [world.settings(chosen, update) for update in range(chosen.steps)]
+    assert all(len({int(getattr(settings, name)) for settings in course}) > 2 for name in MOVING)
+    trainer, before = make_trainer("trading", chosen), full.train._cache_size()
+    with compilations() as first:
+        trainer.run(0, 2)
+    with compilations() as later:
+        for step in range(2, chosen.steps, 2):
+            trainer.run(step, 2)
+    assert "train" in " ".join(first) and full.train._cache_size() == before + 1
+    assert later == []
+
+
+def test_a_compilation_is_noticed():
+    with compilations() as found:
+        jax.jit(lambda x: x + 1.25)(1.0).block_until_ready()
+    assert len(found) == 1
+    with compilations() as found:
+        pass
+    assert found == []
