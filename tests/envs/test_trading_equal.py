@@ -20,6 +20,7 @@ from trading_cases import (
     walk_scalar,
 )
 
+from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
 from crossfade.envs.trading.params import Reason, TradingParams
@@ -46,6 +47,7 @@ def test_a_hundred_thousand_steps_are_equal(rules, phase):
     assert_equal(walk_jax(params, MARKET, settings, walked), walked, published)
     assert_equal(walk_scalar(params, MARKET, settings, walked, 16), accounts(walked, 16), published)
     assert set(np.unique(walked["reason"])) == set(range(Reason.BUST + 1))
+    assert (walked["trades"] * (walked["entry_t"] == walked["began"]) > 0).any()  # a position that it began with
     assert walked["terminated"].any() and walked["truncated"].any() and walked["illegal"].any()
 
 
@@ -66,7 +68,7 @@ def test_the_walk_notices_each_switch(switch, phase):
         assert_equal(flipped, sound)
 
 
-@pytest.mark.parametrize("broken", ["_ticks", "_worth", "_fee"])
+@pytest.mark.parametrize("broken", ["_ticks", "_worth", "_fee", "_floor"])
 def test_the_walk_notices_a_broken_part(broken, monkeypatch):
     params, settings = TradingParams(2, window=2), random_settings(64)
     walked = walk_numpy(params, MARKET, settings, 4, 64)
@@ -87,15 +89,25 @@ def test_the_ledger_has_32_bits_where_jax_has_64(phase, x64):
         assert record["observation"].dtype == record["reward"].dtype == np.float32
 
 
-def test_the_same_numbers_draw_the_same_start():
+@pytest.mark.parametrize("jit", [True, False])
+def test_the_same_numbers_begin_the_same_episode(jit):
     """Uniform float32 numbers, up to the last one below 1: a product in float64 would now and then be another bar."""
-    uniform = np.random.default_rng(0).random((200_000, 2)).astype(np.float32)
-    uniform[:2] = 0, np.nextafter(np.float32(1), np.float32(0))
-    market = random_market(bars=3000)
-    expected = trading_numpy.Trading(TradingParams()).draw_start(market, uniform)
-    found = trading_jax.Trading(TradingParams()).draw_start(jax.tree.map(jnp.asarray, market), jnp.asarray(uniform))
-    np.testing.assert_array_equal(found, expected)
-    assert expected[0].max() == 2 and expected[1].min() == market.start.min()
+    n, market = 200_000, random_market(bars=3000)
+    env, settings = trading_numpy.Trading(TradingParams()), random_settings(n)
+    uniform = np.random.default_rng(0).random((n, START_NUMBERS), np.float32)
+    uniform[0], uniform[1] = 0, np.nextafter(np.float32(1), np.float32(0))
+    state = env.begin(market, settings, uniform)
+    begin = trading_jax.Trading(env.params).begin
+    found = (jax.jit(begin) if jit else begin)(*jax.tree.map(jnp.asarray, (market, settings, uniform)))
+    assert_equal(found._asdict(), state._asdict())
+
+    assert set(state.market) == {0, 1, 2} and state.t.min() == market.start.min()
+    np.testing.assert_array_equal(env.equity(market, state), settings.initial_cents)
+    for share in (0, 300, 1024):
+        assert (state.position != 0)[settings.forced == share].mean() == pytest.approx(share / 1024, abs=0.01)
+    close, side, forced = market.close[state.market, state.t], state.position, state.position != 0
+    assert set(side) == {-1, 0, 1}
+    assert np.all(side * (close - state.stop) >= forced) and np.all(side * (state.target - close) >= forced)
 
 
 def test_settings_written_into_the_program_give_the_same_observation():
