@@ -41,7 +41,8 @@ def study(
     listed = ledger.trades(found, stage.market, stage.settings, config.params.rules, *stage.at)
     columns, others = by_day(stage, found, listed), scripted(stage)
     again = fills(stage, trader)
-    compared = {**blind, **{name: daily[None] for name, daily in others.items()}}
+    once = {name: daily[None] for name, daily in others.items()}
+    compared = {"flat": once["flat"], **blind, **once}
     tree = {
         "days": n,
         "first_day": str(np.datetime64(int(stage.days[0]), "D")),
