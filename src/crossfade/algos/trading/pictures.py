@@ -56,11 +56,11 @@ def pictures(config: TradingConfig, runs: dict[str, Path]) -> list[tuple[str, st
             name = f"{config.markets[int(session['market'])]}, {np.datetime64(int(session['day']), 'D')}"
             caption = f"{title}: the session of the median result, {name}. Triangles are entries, up for long and down "
             shown.append((trades(session), caption + "for short; a line ends at the exit, coloured by gain or loss."))
-    if worth := [bar for title, run in runs.items() for bar in _worth(title, run)]:
+    if worth := _worth(runs):
         caption = (
-            "Dollars per day with 95 % intervals of the bootstrap over days; fill rules are the first run's policy "
+            "Dollars per day with 95 % intervals of the bootstrap over days; fill rules are the first policy under "
         )
-        shown.append((forest(worth), caption + "under other answers to what a bar does not say. " + SIMULATED))
+        shown.append((forest(worth), caption + "other answers to what a bar does not say. " + SIMULATED))
     return [(to_svg(figure), caption) for figure, caption in shown if figure is not None]
 
 
