@@ -74,7 +74,7 @@ def test_the_default_market_lies_within_every_band(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed, name", enumerate(synthetic.LAWS))
+@pytest.mark.parametrize("seed, name", list(enumerate(synthetic.LAWS)))
 def test_over_four_years_it_has_the_leverage_of_losses_too(seed: int, name: str):
     found = facts.facts(name, synthetic.bars((name,), 1000, seed)[name])
     assert not any(np.isnan(fact.value) for fact in found)
