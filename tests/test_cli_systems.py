@@ -68,6 +68,7 @@ def test_report_covers_all_runs(tmp_path, capsys):
         (["gflownet", "epsilon=2"], "probability"),
         (["gflownet", "steps=many"], "steps"),
         (["gflownet", "--preset", "dmo"], "Did you mean 'demo'?"),
+        (["gflownet", "--preset", "demo", "los=tb"], "Did you mean 'loss'?"),
     ],
 )
 def test_bad_settings_are_answered_in_words(words, hint, tmp_path, capsys):

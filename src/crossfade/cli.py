@@ -30,14 +30,14 @@ VERBS = {
     "convert": Convert,
     "doctor": Doctor,
 }
+SETTING = re.compile(r"[A-Za-z][\w.-]*=")
 CONFIGURED = ("train", "climb", "sweep")  # their key=value words are settings, read by the system's config
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb; 0 well, 1 failed (a broken proof too), 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    if words[0] not in CONFIGURED:
-        words = [_option(word) for word in words]
+    words = _settings_first(words) if words[0] in CONFIGURED else [_option(word) for word in words]
     _share_compilations()
     try:
         if words[0] not in VERBS and not words[0].startswith("-"):
@@ -55,9 +55,16 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+def _settings_first(words: list[str]) -> list[str]:
+    """`train trading --preset demo mode=torch` is accepted for `train trading mode=torch --preset demo`."""
+    first_option = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    before, after = words[:first_option], words[first_option:]
+    return [*before, *filter(SETTING.match, after), *(word for word in after if not SETTING.match(word))]
+
+
 def _option(word: str) -> str:
     """`level=grad` is accepted for `--level=grad`, unless a file is called so."""
-    return f"--{word}" if re.match(r"[A-Za-z][\w.-]*=", word) and not Path(word).exists() else word
+    return f"--{word}" if SETTING.match(word) and not Path(word).exists() else word
 
 
 def _share_compilations() -> None:
