@@ -304,12 +304,14 @@ def _learned(paths: Sequence[Path]) -> list[Any]:
         system = run.meta["system"]
         config = _config(system, (), run.config_path)
         title = f"{'-'.join(config.parts)} s{config.seed}"
-        worlds.setdefault((system, config.env), (system, config, {}))[2].setdefault(title, run.path)
+        key = system, config.env, _test_set(system, config)
+        worlds.setdefault(key, (system, config, {}))[2].setdefault(title, run.path)
     sections = []
     for system, config, runs in worlds.values():
         shown = load_attribute(SYSTEMS[system].pictures)(config, dict(list(runs.items())[:6]))
         if shown:
-            sections.append(Section(f"What was learned: {config.env}", [figure(*picture) for picture in shown]))
+            world = _test_set(system, config) or config.env
+            sections.append(Section(f"What was learned: {world}", [figure(*picture) for picture in shown]))
     return sections
 
 

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ...envs.trading.contracts import contract
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
 from ...nn.normalizer_numpy import Statistics, normalize
-from . import baselines, record, statistics
+from . import baselines, data, ledger, record, statistics
 from .config import TradingConfig
+from .findings import find
+from .ledger import Trades
 from .record import Record
 from .stage import Effort, Evaluation, Ints, Stage, Trader, test_set
 from .study import study
@@ -68,9 +71,34 @@ def evaluate(config: TradingConfig, trader: Trader, effort: Effort | None = None
     evaluation = Evaluation({name: float(value) for name, value in metrics.items()}, arrays, test_set(config))
     if effort is None:
         return evaluation
-    return study(
-        stage, trader, found, {name: stage.by_day(results) for name, results in blind.items()}, evaluation, effort
+    findings = find(stage, trader, found, {name: stage.by_day(results) for name, results in blind.items()})
+    scripts = {f"{name}_daily": other.mean(0) for name, other in findings.others.items()}
+    return evaluation._replace(
+        arrays={**arrays, "days": stage.days, **scripts, **_shown(stage, found, findings.trades)},
+        study=study(config, findings, effort),
+        findings=findings,
+        files={"trades.csv": ledger.to_csv(findings.trades, config.markets, data.dates(config), stage.market)},
     )
+
+
+def _shown(stage: Stage, found: Record, listed: Trades) -> dict[str, np.ndarray]:
+    """One session for a picture, that of the median result among those with a trade: closes in points, and of each
+    trade the rows of entry and exit, side, both prices and dollars."""
+    session, traded = stage.dollars(found), np.flatnonzero(found.state.trades > 0)
+    if not len(traded):
+        return {}
+    chosen = traded[np.argsort(session[traded], kind="stable")[len(traded) // 2]]
+    m, t = (int(column[chosen]) for column in stage.at)
+    tick, bars = contract(stage.config.markets[m]).tick, slice(t, int(found.state.t[chosen]) + 1)
+    mine = Trades(*(column[listed.session == chosen] for column in listed))
+    prices = mine.entry * tick, mine.exit * tick
+    return {
+        "shown_close": stage.market.close[m, bars] * tick,
+        "shown_trades": np.stack([mine.entered - t, mine.left - t, mine.side, *prices, mine.dollars], -1),
+        "shown_day": np.array(stage.dates[chosen]),
+        "shown_minute": stage.market.minute[m, bars],
+        "shown_market": np.array(m),
+    }
 
 
 def _error(results: Float[np.ndarray, " sessions"]) -> float:

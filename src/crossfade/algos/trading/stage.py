@@ -18,6 +18,7 @@ from .record import Record
 Ints = Int32[np.ndarray, " sessions"]
 Trader = Callable[[TradingParams, Market, Settings, Ints, Ints, int], Record]
 """A policy at work: the record of sessions that begin after bars t of markets m, under any rules and settings."""
+CAPITAL = Settings().initial_cents / 100  # dollars of an account
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Evaluation(NamedTuple):
     test_set: str = ""
     study: dict[str, Any] | None = None
     """All that was asked for with an effort, ready for JSON but for numbers that are not finite."""
+    findings: Any = None
+    """What the study was computed from (findings.py)."""
     files: dict[str, str] = {}
     """Texts to be kept beside, by name."""
 

@@ -20,6 +20,11 @@ Daily = Float[np.ndarray, "*repeats sessions"]
 Figure = Float[np.ndarray, "*repeats"] | np.float64
 
 
+def volatility(daily: Daily) -> Figure:
+    """Annualised: standard deviation x sqrt(252)."""
+    return _deviation(daily) * math.sqrt(YEAR)
+
+
 def sharpe(daily: Daily) -> Figure:
     """Annualised: mean / standard deviation x sqrt(252). Futures need no financing: nothing is taken off the mean."""
     return _ratio(daily.mean(-1), _deviation(daily)) * math.sqrt(YEAR)
