@@ -2,6 +2,8 @@
 
 EVERY_50 = ("chunk=50", "log_every=50", "eval_every=50")
 
+SEED_PPO = ("network=seed", "clip=0.15", "clip_value=0.15", "entropy_coef=0.15", "floor=0.05")
+
 PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
     "gflownet": {
         # A minute's climb: small enough for the slowest mode, large enough to learn the target.
@@ -52,6 +54,9 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
             "curriculum.stop_atr=0:2,1:1.5",
             "curriculum.commission=0.25:0.25,0.25:1,0.625:2.5",
         ),
+        # The published systems with their faults, as far as an integer ledger can have them: see docs/trading.md.
+        "seed_jax": ("rules=seed_jax", "features=seed8", "liquidation=1000", *SEED_PPO),
+        "seed_pandas": ("rules=seed_pandas", "features=seed8", "stop_cap=none", "lock=none", "max_bars=390", *SEED_PPO),
         # The published second phase: positions to manage are given at first, later they must be opened.
         "phase2": (
             "env.phase=2",

@@ -57,7 +57,8 @@ def test_knots_that_mean_nothing_are_refused(word, message):
 
 
 WRONG = [("floor=0.34", "floor"), ("floor=-0.1", "floor"), ("forced=1.1", "forced"), ("forced_atr=-1", "forced_atr")]
-WRONG += [("commission=-1", "commission"), ("fold=0 folds=-1", "folds"), ("folds=3 fold=3", "fold: expected less than")]
+WRONG += [("commission=-1", "commission"), ("stop_cap=-1", "stop_cap"), ("liquidation=1e9", "liquidation")]
+WRONG += [("fold=0 folds=-1", "folds"), ("folds=3 fold=3", "fold: expected less than")]
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG)
@@ -93,6 +94,16 @@ def test_presets_are_the_published_schedules():
         forced, commission = published_phase_2(p)
         assert abs(two.forced - 1024 * forced) < 0.51 and abs(two.commission_cents - 100 * commission) < 0.51
         assert two.drawdown_cents == 250_000 and one.forced == 0
+
+
+def test_the_published_accounts_have_their_own_limits():
+    limits = lambda found: (found.liquidation_cents, found.stop_cap_cents, found.lock_cents)
+    ours, jax, pandas = (
+        limits(world.settings(apply(TradingConfig(), words), 0))
+        for words in ((), PRESETS["trading"]["seed_jax"], PRESETS["trading"]["seed_pandas"])
+    )
+    assert ours == (0, 50_000, 10_000) and jax == (100_000, 50_000, 10_000)
+    assert pandas == (0, world.UNLIMITED, world.UNLIMITED)
 
 
 def test_settings_keep_their_form_through_a_curriculum():

@@ -45,8 +45,14 @@ class TradingConfig(PPOConfig):
     """Dollars per contract and side; none takes the contract's own."""
     drawdown: float = 15_000.0
     """Dollars below the highest equity so far at which the account is bust."""
+    lock: float | None = 100.0
+    """Dollars above the first balance at which that limit stops rising; none lets it rise for ever."""
+    liquidation: float = 0.0
+    """Dollars above the limit below which a position is closed; 0 leaves it open."""
     stop_atr: float = 1.5
     """Distance of the stop in average true ranges."""
+    stop_cap: float | None = 500.0
+    """Dollars that one contract may lose to its stop at most; none leaves the distance as it is."""
     forced: float = 0.0
     """Share of the episodes that begin with a position, on a random side and at a random profit."""
     forced_atr: float = 1.0
@@ -85,8 +91,9 @@ class TradingConfig(PPOConfig):
             raise UsageError(f"fold: expected less than folds={self.folds}, counted from 0, got {self.fold}.")
         if not 0 <= self.forced <= 1:
             raise UsageError(f"forced: expected a share from 0 to 1, got {self.forced}.")
-        if self.commission is not None and self.commission < 0:
-            raise UsageError(f"commission: expected 0 or more dollars, or none, got {self.commission}.")
+        for name in ("commission", "lock", "liquidation", "stop_cap"):
+            if (value := getattr(self, name)) is not None and not 0 <= value <= 1e6:
+                raise UsageError(f"{name}: expected 0 to 1,000,000 dollars, got {value}.")
         if not 0 <= self.floor * self.params.n_actions <= 1:
             raise UsageError(
                 f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "

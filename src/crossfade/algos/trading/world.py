@@ -17,16 +17,21 @@ from ..ppo.config import START_NUMBERS
 from .config import TradingConfig
 
 Ints = Int32[np.ndarray, " sessions"]
+UNLIMITED = 1_000_000_000  # cents
 
 
 def settings(config: TradingConfig, update: int) -> Settings:
     """The account's settings during an update, as arrays: data, so that nothing is compiled anew."""
     progress = config.progress(update)
     now = lambda name: config.curriculum.at(name, progress, getattr(config, name))
+    cents = lambda dollars: UNLIMITED if dollars is None else round(100 * dollars)
     given = {
-        "drawdown_cents": round(100 * now("drawdown")),
+        "drawdown_cents": cents(now("drawdown")),
+        "lock_cents": cents(config.lock),
+        "liquidation_cents": cents(config.liquidation),
+        "stop_cap_cents": cents(config.stop_cap),
         "stop_64": round(64 * now("stop_atr")),
-        "commission_cents": -1 if now("commission") is None else round(100 * now("commission")),
+        "commission_cents": -1 if now("commission") is None else cents(now("commission")),
         "forced": round(1024 * now("forced")),
         "forced_64": round(64 * config.forced_atr),
         "target_ratio": config.target_ratio,
