@@ -16,7 +16,7 @@ from ....errors import DataError, UsageError
 from . import clock, formats
 from .table import Table, refuse
 
-BLOCK = 100_000  # rows that are held as text at a time
+BLOCK = 10_000  # rows that are held as text at a time
 PEEK = 1000  # rows by which a format is known
 
 
@@ -107,38 +107,43 @@ def _read(name: str, text: Any, source: formats.Source | None, zone: str | None,
 
 
 def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
+    """The rows as arrays, some thousand at a time: text takes ten times the room."""
     like = None
-    while block := [row for row in islice(rows, BLOCK)]:
-        lines = np.arange(line + 1, line + 1 + len(block))
+    while block := list(islice(rows, BLOCK)):
+        lines = line + 1 + np.flatnonzero(list(map(len, block)))  # empty rows are none
         line += len(block)
-        filled = np.array([bool(row) for row in block])
-        block, lines = [row for row in block if row], lines[filled]
-        for row, at in zip(block, lines, strict=True):
-            if len(row) < found.width:
-                refuse(name, int(at), f"expected {found.width} columns, got {len(row)}", "Is the file cut off?")
+        block = [row for row in block if row]
         if not block:
             continue
-        columns = list(zip(*(row[: found.width] for row in block), strict=True))
-        times = [" ".join(parts) for parts in zip(*(columns[i] for i in found.time), strict=True)]
-        like = like or times[0]
-        try:
-            stamps = clock.parse(times, like)
-        except clock.Unreadable as error:
-            wrong = times[error.at]
-            refuse(name, int(lines[error.at]), f"expected a time like {like!r}, got {wrong!r}", "Mend or leave it out.")
-        numbers = lambda at: np.stack([_numbers(name, columns[i], lines) for i in at], -1)  # noqa: B023
-        words = lambda i: np.array(columns[i] if i is not None else [""] * len(block))  # noqa: B023
-        offset = stamps.offset
-        yield {
-            "line": lines,
-            "time": stamps.time,
-            "offset": np.zeros(len(lines), np.int64) if offset is None else offset,
-            "aware": np.full(len(lines), offset is not None),
-            "price": numbers(found.sides),
-            "volume": numbers(found.volume),
-            "symbol": words(found.symbol),
-            "instrument": words(found.instrument),
-        }
+        if min(map(len, block)) < found.width:
+            at, width = next((i, len(row)) for i, row in enumerate(block) if len(row) < found.width)
+            refuse(name, int(lines[at]), f"expected {found.width} columns, got {width}", "Is the file cut off?")
+        texts = list(zip(*block, strict=False))
+        like = like or " ".join(texts[i][0] for i in found.time)
+        yield _arrays(name, texts, lines, found, like)
+
+
+def _arrays(
+    name: str, texts: list[tuple[str, ...]], lines: np.ndarray, found: formats.Layout, like: str
+) -> dict[str, np.ndarray]:
+    """Columns of text as numbers; times must be written as `like` is."""
+    times = list(map(" ".join, zip(*(texts[i] for i in found.time), strict=True)))
+    try:
+        stamps = clock.parse(times, like)
+    except clock.Unreadable as error:
+        wrong = times[error.at]
+        refuse(name, int(lines[error.at]), f"expected a time like {like!r}, got {wrong!r}", "Mend or leave it out.")
+    blank, offset = np.full(len(lines), ""), stamps.offset
+    return {
+        "line": lines,
+        "time": stamps.time,
+        "offset": np.zeros(len(lines), np.int64) if offset is None else offset,
+        "aware": np.full(len(lines), offset is not None),
+        "price": np.stack([_numbers(name, texts[i], lines) for i in found.sides], -1),
+        "volume": np.stack([_numbers(name, texts[i], lines) for i in found.volume], -1),
+        "symbol": blank if found.symbol is None else np.array(texts[found.symbol]),
+        "instrument": blank if found.instrument is None else np.array(texts[found.instrument]),
+    }
 
 
 def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray) -> np.ndarray:
