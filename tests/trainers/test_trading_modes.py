@@ -1,29 +1,43 @@
 """Trading in five modes: equal from one seed, resumed exactly, switched in the middle of a run."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crossfade import checkpoint
 from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.curriculum import Curriculum
+from crossfade.cli import main
 from crossfade.config import apply
-from crossfade.errors import CheckpointError
+from crossfade.errors import CheckpointError, UsageError
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
 from crossfade.trainers.trainer import Snapshot
-from crossfade.trainers.training import make_trainer, precision, train
+from crossfade.trainers.training import adopt, make_trainer, precision, train
 
 SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")
 SHORT = ("max_bars=7", "drawdown=300", "steps=4", "chunk=2", "log_every=2", "checkpoint_every=2", "eval_every=0")
+CURRICULUM = (
+    "curriculum.drawdown=0:200,1:120",
+    "curriculum.stop_atr=0:2,0.5:1.5,0.5:1",
+    "curriculum.commission=0:0.25,1:2.5",
+    "curriculum.forced=0:0.9,1:0.2",
+)
 
 
 def config(mode: str, *words: str) -> TradingConfig:
-    return apply(TradingConfig(), (*SMALL, *SHORT, "dtype=float64", *words, f"mode={mode}"))
+    """Five modes of one system, all of which go through a curriculum."""
+    return apply(TradingConfig(), (*SMALL, *SHORT, *CURRICULUM, "dtype=float64", *words, f"mode={mode}"))
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +101,7 @@ def test_every_mode_is_the_same_system_as_torch(mode):
 def test_the_runs_that_are_compared_have_ends_of_both_kinds():
     first, _, _ = whole("torch")
     assert first["episodes"].all() and not first["illegal"].any()
-    assert (first["mean_episode_length"] < 7).all() and (first["mean_episode_length"] > 1).all()
+    assert (first["mean_episode_length"] < 7).any() and (first["mean_episode_length"] > 1).all()
 
 
 def test_another_seed_gives_another_run():
@@ -113,18 +127,139 @@ def test_a_run_may_change_its_mode_in_the_middle(first, second):
     assert_close({**metrics, **everything(end)}, whole("torch")[2])
 
 
-def test_a_run_on_disk_resumes_bit_for_bit_and_is_evaluated(tmp_path):
-    chosen = config("torch", "lr_final=3e-4")  # a rate that does not depend on how long the run is meant to be
-    ends = []
-    for halves in (False, True):
-        with RunDir.create(tmp_path, "trading", chosen.parts, 0, chosen) as run:
-            if halves:
-                train("trading", replace(chosen, steps=2), run, quiet=True)
-            result = train("trading", chosen, run, resume=halves, quiet=True)
-        bundle = checkpoint.load(run.checkpoints, side="numpy")
-        ends.append(everything(Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"])))
-        assert {"eval/daily", "eval/flat", "eval/random"} <= result.keys()
-    assert all(np.array_equal(ends[1][name], ends[0][name]) for name in ends[0])
+def finished(run: RunDir) -> dict[str, np.ndarray]:
+    """All that the last checkpoint of a run holds."""
+    bundle = checkpoint.load(run.checkpoints, side="numpy")
+    return everything(Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunDir:
+    """A whole run on disk."""
+    chosen = config("torch")
+    with RunDir.create(tmp_path_factory.mktemp("runs"), "trading", chosen.parts, 0, chosen) as run:
+        result = train("trading", chosen, run, quiet=True)
+    assert {"eval/daily", "eval/flat", "eval/random"} <= result.keys()
+    return run
+
+
+def test_a_run_on_disk_resumes_bit_for_bit(run, tmp_path):
+    chosen = config("torch")
+    half = replace(chosen, steps=2, schedule=4)
+    with RunDir.create(tmp_path, "trading", chosen.parts, 0, half) as halves:
+        train("trading", half, halves, quiet=True)
+        train("trading", chosen, halves, resume=True, quiet=True)
+    expected, found = finished(run), finished(halves)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(tmp_path):
+    chosen = replace(config("torch"), steps=2)
+    with RunDir.create(tmp_path, "trading", chosen.parts, 0, chosen) as run:
+        train("trading", chosen, run, quiet=True)
+        longer = replace(chosen, steps=3)
+        with pytest.raises(UsageError, match="meant for 2 updates.*lr, curriculum.drawdown.*schedule=2.*schedule=3"):
+            train("trading", longer, run, resume=True, quiet=True)
+        train("trading", replace(longer, schedule=2), run, resume=True, quiet=True)
+        assert checkpoint.load(run.checkpoints).step == 3
+        train("trading", replace(longer, steps=4, schedule=2), run, resume=True, quiet=True)  # nothing changes
+    constant = replace(chosen, lr_final=chosen.lr, curriculum=Curriculum())
+    replace(constant, steps=9).check_resumed(constant)
+    with pytest.raises(UsageError, match="rules"):
+        replace(constant, rules="seed_jax", steps=9).check_resumed(constant)
+
+
+@pytest.mark.parametrize("mode", ["torch", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
+def test_a_killed_run_resumes_bit_for_bit(mode, tmp_path):
+    steps = 1000 if mode == "jax_full" else 40
+    pace = [f"steps={steps}", "chunk=5", "log_every=5", "checkpoint_every=10", "eval_every=0"]
+    words = ["train", "trading", *SMALL, *SHORT[:2], *CURRICULUM, f"mode={mode}", *pace, "--quiet", "--runs-dir"]
+    command = [sys.executable, "-m", "crossfade"]
+    alone = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+
+    def call(*words: str) -> None:
+        """A process of its own, but for torch: what is compiled cannot be traced through the checks of this one."""
+        assert (main([*words]) if mode == "torch" else subprocess.run([*command, *words], **alone).returncode) == 0
+
+    call(*words, str(tmp_path / "whole"))
+    killed = subprocess.Popen([*command, *words, str(tmp_path / "killed")], **alone)
+    while not (found := list((tmp_path / "killed").glob("*/*/checkpoints/0*"))):
+        assert killed.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    broken, whole = found[0].parent.parent, next((tmp_path / "whole").glob("trading/*"))
+    assert not (broken / "done").exists()
+    call("train", "--resume", str(broken), "--quiet")
+    assert rows(broken) == rows(whole)
+    expected, found = finished(RunDir(whole)), finished(RunDir(broken))
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def rows(run: Path) -> list[dict]:
+    kept = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "wall" and not k.startswith("time/")} for row in kept]
+
+
+def test_phase_2_grows_from_a_run_of_phase_1_and_takes_over_its_statistics(run):
+    old = checkpoint.load(run.checkpoints, side="numpy")
+    seen = old.replay["buffer"]["statistics"]
+    for mode in ("torch", "jax_full"):
+        chosen = config(mode, "env.phase=2")
+        snapshot, note = adopt("trading", chosen, run.path)
+        assert "bit for bit" in note and "KL" in note
+        with precision(chosen):
+            trainer = make_trainer("trading", chosen, snapshot)
+        start = trainer.snapshot()
+        for name in ("trunk.0.weight", "actor.0.weight"):
+            rows, columns = old.params[name].shape
+            assert np.array_equal(start.parameters[name][:rows, :columns], old.params[name])
+            assert not start.parameters[name][rows:].any() and not start.parameters[name][:, columns:].any()
+        mean = start.buffer["statistics"]["mean"]
+        assert (
+            np.array_equal(mean, [*seen["mean"], *[0.0] * 8]) and start.buffer["statistics"]["count"] == seen["count"]
+        )
+    assert make_trainer("trading", config("torch", "env.phase=2"), snapshot).run(0, 1)["illegal"] == 0
+
+
+def test_another_run_of_the_same_phase_takes_over_the_statistics_too(run):
+    snapshot, note = adopt("trading", config("torch", "seed=3"), run.path)
+    saved = checkpoint.load(run.checkpoints, side="numpy")
+    assert note == "" and snapshot.optimizer is None
+    assert np.array_equal(snapshot.buffer["statistics"]["var"], saved.replay["buffer"]["statistics"]["var"])
+    assert not np.array_equal(snapshot.buffer["state"]["t"], saved.replay["buffer"]["state"]["t"])
+
+
+MISFITS = [
+    (["hidden=9"], r"trunk.0.weight: expected float64 \(9, 38\)"),
+    (["env.phase=2", "hidden=9"], "trunk.0.weight"),
+    (["env.phase=2", "env.window=4"], "trunk.0.weight"),
+    (["features=seed8"], "features: expected sound"),
+    (["dtype=float32"], "expected float32"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISFITS)
+def test_weights_that_do_not_fit_are_refused_and_leave_no_folder(words, message, run, tmp_path, capsys):
+    given = {word.split("=")[0]: word for word in (*SMALL, *SHORT, "dtype=float64", "mode=torch", *words)}
+    command = ["train", "trading", *given.values(), "--weights", str(run.path), "--runs-dir", str(tmp_path)]
+    assert main(command) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(tmp_path.glob("trading/*"))
+
+
+def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run.tensorboard)).Reload()
+    logged = [row for row in rows(run.path) if "train/loss" in row]
+    assert [event.step for event in events.Scalars("train/loss")] == [row["step"] for row in logged]
+    assert {"train/action_share_1", "eval/daily"} <= set(events.Tags()["scalars"])
+    with pytest.warns(UserWarning, match="orbax holds weights only; left out: optimizer, replay"):
+        assert main(["convert", str(run.path), "--to", "orbax", "--out", str(tmp_path / "orbax")]) == 0
+    expected, found = checkpoint.load(run.checkpoints, side="numpy").params, checkpoint.import_orbax(tmp_path / "orbax")
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_accounts_of_another_size_are_refused():
