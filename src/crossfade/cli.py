@@ -13,6 +13,7 @@ from .verbs.data import Data
 from .verbs.proving import Convert, Doctor, List, Parity
 from .verbs.sweep import Sweep
 from .verbs.training import Bench, Climb, Eval, Report, Train
+from .verbs.walk import Walk
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."
 
@@ -21,6 +22,7 @@ VERBS = {
     "train": Train,
     "climb": Climb,
     "sweep": Sweep,
+    "walk": Walk,
     "parity": Parity,
     "bench": Bench,
     "audit": Audit,
@@ -31,7 +33,7 @@ VERBS = {
     "doctor": Doctor,
 }
 SETTING = re.compile(r"[A-Za-z][\w.-]*=")
-CONFIGURED = ("train", "climb", "sweep")  # their key=value words are settings, read by the system's config
+CONFIGURED = ("train", "climb", "sweep", "walk")  # their key=value words are settings, read by the system's config
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from ...run.plots import COLOURS, INK, STYLE, to_svg
 from . import statistics
 from .baselines import BLIND
 from .config import TradingConfig
+from .findings import Findings, join
 from .tearsheet import BASELINES
 
 SIMULATED = "A simulation, no promise of profit."
@@ -44,30 +45,29 @@ class Bar(NamedTuple):
 
 def pictures(config: TradingConfig, runs: dict[str, Path]) -> list[tuple[str, str]]:
     """SVG with captions."""
-    shown = [
-        (
-            equity(_lines(runs)),
+    shown = []
+    if lines := _lines(runs):
+        caption = (
             "Above: sum of the results of the greedy policy over the days held out, in dollars after costs, beside "
-            "those it is compared with. Below: how far it is under its highest so far. " + SIMULATED,
         )
-    ]
+        caption += "those it is compared with. Below: how far it is under its highest so far. "
+        shown.append((equity(lines), caption + SIMULATED))
     for title, run in list(runs.items())[:2]:
         if (session := _session(run)) is not None:
             name = f"{config.markets[int(session['market'])]}, {np.datetime64(int(session['day']), 'D')}"
             caption = f"{title}: the session of the median result, {name}. Triangles are entries, up for long and down "
             shown.append((trades(session), caption + "for short; a line ends at the exit, coloured by gain or loss."))
-    if worth := _worth(runs):
+    studies = {title: study for title, run in runs.items() if (study := _study(run)) is not None}
+    if worth := worth_of(studies):
         caption = (
             "Dollars per day with 95 % intervals of the bootstrap over days; fill rules are the first policy under "
         )
         shown.append((forest(worth), caption + "other answers to what a bar does not say. " + SIMULATED))
-    return [(to_svg(figure), caption) for figure, caption in shown if figure is not None]
+    return [(to_svg(figure), caption) for figure, caption in shown]
 
 
-def equity(lines: Sequence[Line]) -> Figure | None:
-    """Sums of results over days, and the drawdown of the policies below."""
-    if not lines:
-        return None
+def equity(lines: Sequence[Line], edges: Sequence[int] = ()) -> Figure:
+    """Sums of results over days, and the drawdown of the policies below; upright lines after the days in `edges`."""
     with matplotlib.rc_context(STYLE):
         picture = Figure(figsize=(7.2, 5.0), layout="constrained")
         above, below = picture.subplots(2, sharex=True, height_ratios=(3, 1))
@@ -76,9 +76,8 @@ def equity(lines: Sequence[Line]) -> Figure | None:
             style = {"linewidth": 1.1, "linestyle": "--"} if line.baseline else {"linewidth": 2.0}
             above.plot(total, color=colour, label=line.label, **style)
             if not line.baseline:
-                below.fill_between(
-                    np.arange(len(total)), -statistics.drawdown(line.daily), color=colour, alpha=0.35, linewidth=0
-                )
+                under = -statistics.drawdown(line.daily)
+                below.fill_between(np.arange(len(total)), under, color=colour, alpha=0.35, linewidth=0)
         above.axhline(0, color=INK, linewidth=0.6)
         above.set_ylabel("dollars")
         below.set(xlabel="days held out", ylabel="drawdown")
@@ -87,7 +86,17 @@ def equity(lines: Sequence[Line]) -> Figure | None:
             axes.yaxis.set_major_formatter("{x:,.0f}")
             axes.grid(True)
             axes.margins(x=0.01)
+            for edge in edges:
+                axes.axvline(edge, color=INK, linewidth=0.8, linestyle=":")
         return picture
+
+
+def joined_equity(folds: Sequence[Findings]) -> Figure:
+    """The policies of a walk, one after the other."""
+    whole = join(folds)
+    others = [(name, whole.others[name].mean(0)) for name in (*BLIND, "hold", "breakout")]
+    lines = [Line("policy", whole.columns["daily"], False), *(Line(BASELINES[n], daily, True) for n, daily in others)]
+    return equity(lines, np.cumsum([len(fold.days) for fold in folds[:-1]]).tolist())
 
 
 def trades(session: Mapping[str, np.ndarray]) -> Figure:
@@ -156,9 +165,8 @@ def _session(run: Path) -> dict[str, Any] | None:
     return None if any(array is None for array in found.values()) else found
 
 
-def _worth(runs: Mapping[str, Path]) -> list[Bar]:
-    """Of runs with a study: the policies, then those that the first is compared with, and other fill rules for it."""
-    studies = {title: study for title, run in runs.items() if (study := _study(run)) is not None}
+def worth_of(studies: Mapping[str, Mapping[str, Any]]) -> list[Bar]:
+    """The policies, then those that the first is compared with, and other fill rules for it."""
     of = lambda label, figure, colour: Bar(label, figure["value"], figure["low"], figure["high"], colour)
     bars = [of(title, study["figures"]["per_day"], COLOURS[0]) for title, study in studies.items()]
     for study in list(studies.values())[:1]:

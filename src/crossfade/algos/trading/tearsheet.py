@@ -45,6 +45,7 @@ BASELINES = {
     "breakout": "opening-range breakout",
 }
 SAYS = {
+    "folds": "Each was judged by a policy that learned from the days before it alone.",
     "figures": "Intervals hold 95 % of what the stationary bootstrap over days gives.",
     "baselines": "All in the same environment at the same costs; the difference is what the policy earned more, day by "
     "day on the same days.",
@@ -105,6 +106,9 @@ def tables(study: Mapping[str, Any]) -> list[Table]:
         Table("Fill rules", ["rule", "$ per day"], fills, SAYS["fills"]),
         Table("Firms", ["evaluation", "passed", "error", "lost", "undecided", "days to pass"], firms, SAYS["firms"]),
     ]
+    if "folds" in study:
+        head = ["fold", "first day", "last day", "days", "$ per day", "Sharpe", "trades", "largest drawdown, $"]
+        found.insert(1, Table("Folds", head, [list(fold.values()) for fold in study["folds"]], SAYS["folds"]))
     if of := study.get("selection"):
         rows = [
             ["trials in the ledger", of["trials"]],
