@@ -10,7 +10,7 @@ from trading_files import firstrate, some_bars, write
 
 from crossfade.algos.trading import data, world
 from crossfade.algos.trading.config import TradingConfig
-from crossfade.envs.trading import build, importers, splits, synthetic
+from crossfade.envs.trading import bootstrap, build, importers, splits, synthetic
 from crossfade.envs.trading.importers import store
 from crossfade.envs.trading.sessions import within
 from crossfade.errors import UsageError
@@ -115,3 +115,42 @@ def test_synthetic_days_are_split_too_and_the_same_bars_are_shared():
     [of_bars] = data.dates(config)
     assert days_of(learn, of_bars)[-1] < days_of(judge, of_bars)[0]
     np.testing.assert_array_equal(learn.close, judge.close)
+
+
+def test_days_resampled_without_a_splice_are_days_that_happened():
+    """Blocks that never end go through the bars from some day on, to the tick."""
+    found = bootstrap.bars({"ES": BARS}, days=5, seed=3, block=1e12)["ES"]
+    per_day = synthetic.PER_DAY
+    [start] = [d for d in range(13) if BARS.volume[d * per_day] == found.volume[0]]
+    again = (np.arange(5 * per_day) + start * per_day) % len(BARS.stamp)
+    before_the_end = again >= again[0]
+    for side in (*SIDES, "volume", "high_first"):
+        old = getattr(BARS, side)[again][before_the_end]
+        np.testing.assert_array_equal(getattr(found, side)[before_the_end], old, side)
+
+
+def test_resampled_days_keep_the_time_of_day_and_the_company_of_contracts():
+    both = synthetic.bars(("ES", "MES", "NQ"), 13)
+    found = bootstrap.bars(both, days=40, seed=0)
+    es, nq = found["ES"], found["NQ"]
+    np.testing.assert_array_equal(es.close, found["MES"].close)
+    old, new = (np.corrcoef(*(np.diff(np.log(b[n].close)) for n in ("ES", "NQ")))[0, 1] for b in (both, found))
+    assert new == pytest.approx(old, abs=0.03)
+    grid = both["ES"].volume.reshape(13, -1)
+    source = [np.flatnonzero(grid[:, m % 510] == v) for m, v in enumerate(es.volume)]
+    assert all(len(days) for days in source)
+    assert (es.low <= np.minimum(es.open, es.close)).all() and (nq.high >= np.maximum(nq.open, nq.close)).all()
+    sizes = [np.log(b["ES"].close).reshape(-1, 510)[:, 1:] for b in (both, found)]
+    spread = [np.diff(size, axis=1).std() for size in sizes]
+    assert spread[1] == pytest.approx(spread[0], rel=0.15)
+
+
+def test_a_config_may_learn_from_resampled_days_and_is_judged_by_real_ones(tmp_path: Path):
+    store.save(tmp_path, "ES", importers.read(write(tmp_path / "f.txt", firstrate(BARS)), "ES"))
+    config = TradingConfig(data=str(tmp_path), days=20)
+    resampled = replace(config, market="bootstrap")
+    assert data.market(resampled).length[0] == 20 * synthetic.PER_DAY
+    for of, expected in zip(data.held_out(resampled), data.held_out(config), strict=True):
+        np.testing.assert_array_equal(of, expected)
+    with pytest.raises(UsageError, match="name their folder"):
+        data.market(replace(resampled, data=None))

@@ -1,7 +1,8 @@
 """The bars of a trading config: the days it learns from, and those it is judged by. Framework-free.
 
 Synthetic days are judged by days of another seed, imported ones by the last fifth of them; with `folds`, both by the
-fold's block of later sessions. Sessions of several contracts are matched by date.
+fold's block of later sessions. Sessions of several contracts are matched by date. `market=bootstrap` learns from days
+resampled from those it would learn from otherwise; what is held out stays as it happened.
 """
 
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from ...envs.trading import build, splits, synthetic
+from ...envs.trading import bootstrap, build, splits, synthetic
 from ...envs.trading.bars import Bars
 from ...envs.trading.importers import store
 from ...envs.trading.market import Market
@@ -41,6 +42,7 @@ class _Part(NamedTuple):
     folds: int = 0
     fold: int = 0
     embargo: int = 0
+    resample: tuple[int, int] | None = None  # to so many days, by this seed
 
 
 def market(config: TradingConfig) -> Market:
@@ -66,13 +68,14 @@ def _part(config: TradingConfig, side: Literal["learn", "judge"]) -> _Part:
             return _Part(source, side, config.folds, config.fold, config.embargo)
         days, seed = (config.days, seed) if side == "learn" else (config.eval_days, seed + HELD_OUT)
         return _Part(_Source(config.markets, config.market, days, seed))
-    if config.market != "default":
+    if config.market not in ("default", "bootstrap"):
         raise UsageError(f"data={config.data} and market={config.market} are two markets: leave one of them out.")
     folder = Path(config.data)
     files = [folder / store.file_name(name) for name in config.markets]
     version = tuple(path.stat().st_mtime_ns for path in files if path.is_file())
     source = _Source(config.markets, "default", 0, 0, str(folder), version)
-    return _Part(source, side, config.folds, config.fold, config.embargo)
+    resample = (config.days, config.data_seed) if config.market == "bootstrap" and side == "learn" else None
+    return _Part(source, side, config.folds, config.fold, config.embargo, resample)
 
 
 @lru_cache(maxsize=4)
@@ -85,7 +88,12 @@ def _bars(source: _Source) -> dict[str, Bars]:
 @lru_cache(maxsize=4)
 def _market(part: _Part, features: Literal["sound", "seed8"], costs: bool) -> Market:
     bars = _bars(part.source)
-    made = build.market(bars, features, costs, None if part.side == "all" else _days(part, bars))
+    if part.resample:
+        learned = _days(part, bars)
+        whole = bootstrap.bars({name: of.where(np.isin(of.date, learned)) for name, of in bars.items()}, *part.resample)
+        made = build.market(whole, features, costs)
+    else:
+        made = build.market(bars, features, costs, None if part.side == "all" else _days(part, bars))
     for array in made:
         array.flags.writeable = False  # shared by whoever asks for the same market
     return made

@@ -3,8 +3,8 @@
 The default has the facts of index futures: volatility that clusters over days and minutes and rises after losses, a
 U-shaped day, fat tails, news jumps, gaps over night, volume that follows both, one common factor. `martingale` is a
 walk of single ticks without drift, so that no strategy can win, `jumping_martingale` one that also jumps between bars;
-`planted` gives each day a drift whose sign the volume shows from the first bar on. The others break something on
-purpose.
+`planted` gives each day a drift whose sign the volume shows from the first bar on. `bootstrap` is made elsewhere, of a
+user's own bars. The others break something on purpose.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,15 @@ from .contracts import contract
 from .sessions import CLOSE, EPOCH, OPEN, WARM_UP, half_days
 
 Mode = Literal[
-    "default", "martingale", "jumping_martingale", "planted", "gappy", "halfdays", "mixed_contracts", "regime"
+    "default",
+    "martingale",
+    "jumping_martingale",
+    "planted",
+    "gappy",
+    "halfdays",
+    "mixed_contracts",
+    "regime",
+    "bootstrap",
 ]
 PER_DAY = CLOSE - WARM_UP + 1
 SUB = 60  # moves within a minute
@@ -59,11 +67,13 @@ def bars(
     names: Sequence[str] = ("ES",), days: int = 250, seed: int = 0, mode: Mode = "default", start: date | None = None
 ) -> dict[str, Bars]:
     """Bars of the named contracts over `days` weekdays from `start`; micros follow the path of their parents."""
+    if mode == "bootstrap":
+        raise UsageError("market=bootstrap resamples imported bars: name their folder, data=bars.")
     if days < 1:
         raise UsageError(f"days: expected at least 1, got {days}.")
     for name in names:
         contract(name)
-    dates = _weekdays(start or date(2022, 1, 3), days)
+    dates = weekdays(start or date(2022, 1, 3), days)
     paths = {}
     for parent in dict.fromkeys(PARENTS.get(name, name) for name in names):
         own = seed, 1 + sorted(LAWS).index(parent)
@@ -192,7 +202,8 @@ def _student(rng: np.random.Generator, shape: tuple[int, ...], nu: float) -> np.
     return rng.standard_t(nu, shape) / np.sqrt(nu / (nu - 2))
 
 
-def _weekdays(start: date, days: int) -> list[date]:
+def weekdays(start: date, days: int) -> list[date]:
+    """The first `days` weekdays from `start` on."""
     found, day = [], start
     while len(found) < days:
         if day.weekday() < 5:
