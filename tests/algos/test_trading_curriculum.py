@@ -58,6 +58,12 @@ def test_knots_that_mean_nothing_are_refused(word, message):
 
 WRONG = [("floor=0.34", "floor"), ("floor=-0.1", "floor"), ("forced=1.1", "forced"), ("forced_atr=-1", "forced_atr")]
 WRONG += [("commission=-1", "commission"), ("stop_cap=-1", "stop_cap"), ("liquidation=1e9", "liquidation")]
+WRONG += [
+    ("drawdown=0", "drawdown"),
+    ("drawdown=1e7", "at most 1e"),
+    ("stop_atr=nan", "above 0"),
+    ("max_bars=1e10", "max_bars"),
+]
 WRONG += [("fold=0 folds=-1", "folds"), ("folds=3 fold=3", "fold: expected less than")]
 
 

@@ -75,6 +75,14 @@ def test_gymnasium_seeds_give_the_same_start(gymnasium_env):
         env.reset(options={"bar": 3})
 
 
+def test_gymnasium_episodes_begin_with_a_position_when_they_are_told_to(gymnasium_env):
+    env = gymnasium_env.TradingEnv(PARAMS, MARKET, Settings(forced=1024))
+    env.reset(seed=0)
+    assert env.account.position != 0 and env.account.equity == Settings().initial_cents
+    env.reset(options={"market": 1, "t": 30})
+    assert (env.account.position, env.account.m, env.account.t) == (0, 1, 30)
+
+
 @pytest.mark.filterwarnings("ignore:.*infinity:UserWarning")  # features have no bound, and it is right to say so
 def test_gymnasium_approves_of_the_environment(gymnasium_env):
     checker = pytest.importorskip("gymnasium.utils.env_checker")

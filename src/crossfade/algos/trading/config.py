@@ -8,7 +8,7 @@ from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
 from ..ppo.config import PPOConfig
-from .curriculum import Curriculum
+from .curriculum import Curriculum, check_value
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,21 @@ class TradingConfig(PPOConfig):
         for name in self.markets:
             if (most := contract(name).max_contracts) < self.contracts or self.contracts < 1:
                 raise UsageError(f"contracts: expected 1 to {most} of {name}, got {self.contracts}.")
-        for name in ("days", "eval_days", "target_ratio", "drawdown", "stop_atr", "max_bars"):
+        for name in ("days", "eval_days", "target_ratio", "max_bars"):
             if (value := getattr(self, name)) <= 0:
                 raise UsageError(f"{name}: expected a positive number, got {value}.")
-        for name, least in (("folds", 0), ("fold", 0), ("embargo", 0), ("forced_atr", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UsageError(f"{name}: expected at least {least}, got {value}.")
+        for name in ("folds", "fold", "embargo"):
+            if (value := getattr(self, name)) < 0:
+                raise UsageError(f"{name}: expected 0 or more, got {value}.")
+        for name, most in (("max_bars", 10**9), ("target_ratio", 100), ("forced_atr", 100)):
+            if not 0 <= (value := getattr(self, name)) <= most:
+                raise UsageError(f"{name}: expected 0 to {most}, got {value}.")
         if self.fold >= max(self.folds, 1):
             raise UsageError(f"fold: expected less than folds={self.folds}, counted from 0, got {self.fold}.")
-        if not 0 <= self.forced <= 1:
-            raise UsageError(f"forced: expected a share from 0 to 1, got {self.forced}.")
-        for name in ("commission", "lock", "liquidation", "stop_cap"):
+        for field in fields(Curriculum):
+            if (value := getattr(self, field.name)) is not None:
+                check_value(field.name, value, field.name)
+        for name in ("lock", "liquidation", "stop_cap"):
             if (value := getattr(self, name)) is not None and not 0 <= value <= 1e6:
                 raise UsageError(f"{name}: expected 0 to 1,000,000 dollars, got {value}.")
         if not 0 <= self.floor * self.params.n_actions <= 1:

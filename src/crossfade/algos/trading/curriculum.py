@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, fields
 from itertools import groupby
-from math import isfinite
 from typing import Any
 
 from ...errors import UsageError
 
 Knots = tuple[str, ...]
-LIMITS = {  # what a setting may be: the least value, whether it may be taken, the largest
+LIMITS = {  # the least value of a setting, whether it may be taken, and the largest that int32 has room for
     "drawdown": (0.0, False, 1e6),
     "stop_atr": (0.0, False, 100.0),
     "commission": (0.0, True, 1e4),
@@ -65,10 +64,13 @@ def _check(name: str, knots: list[tuple[float, float]]) -> None:
         raise UsageError(f"curriculum.{name}: expected progress from 0 to 1, in order, got {progress}.")
     if any(len(list(same)) > 2 for _, same in groupby(progress)):
         raise UsageError(f"curriculum.{name}: expected at most two knots at one progress (a jump), got {progress}.")
-    least, allowed, largest = LIMITS[name]
     for _, value in knots:
-        if not isfinite(value) or not least <= value <= largest or (value == least and not allowed):
-            bound = "at least" if allowed else "above"
-            raise UsageError(
-                f"curriculum.{name}: expected values {bound} {least:g} and at most {largest:g}, got {value:g}."
-            )
+        check_value(name, value, f"curriculum.{name}")
+
+
+def check_value(name: str, value: float, key: str) -> None:
+    """Refuses what a setting cannot be; `key` is what the user calls it."""
+    least, allowed, largest = LIMITS[name]
+    if not least <= value <= largest or (value == least and not allowed):
+        bound = "at least" if allowed else "above"
+        raise UsageError(f"{key}: expected a value {bound} {least:g} and at most {largest:g}, got {value:g}.")
