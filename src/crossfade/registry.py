@@ -66,6 +66,9 @@ BENCHES = {
         "one training step: eager, fused, compiled, hand-written JAX, bridge.Step", "crossfade.bench.bridge:main"
     ),
     "gflownet": Item("iterations per second of every mode", "crossfade.bench.gflownet:main"),
+    "trading": Item(
+        "steps per second of environments old and new, and of PPO in every mode", "crossfade.bench.trading:main"
+    ),
 }
 
 
