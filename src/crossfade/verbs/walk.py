@@ -50,7 +50,7 @@ class Walk(Common):
             run, found = self._fold(replace(config, fold=fold), effort)
             runs.append(run)
             folds.append(found)
-        name = f"walk over {test_set(config)}"
+        name = f"{test_set(config).partition(', fold')[0]}, all {config.folds} folds"
         study = self._selection(runs[-1], config, walk.judge(config, folds, effort), name)
         folder = self.runs_dir / system / "-".join(("walk", config.parts[1], datetime.now().strftime("%Y%m%d-%H%M%S")))
         written = finite({"runs": [str(run.path) for run in runs], "test_set": name, "study": study})

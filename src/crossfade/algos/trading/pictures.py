@@ -22,6 +22,10 @@ from .findings import Findings, join
 from .tearsheet import BASELINES
 
 SIMULATED = "A simulation, no promise of profit."
+WORTH = (
+    "Dollars per day with 95 % intervals of the bootstrap over days; fill rules are the policy under other answers to "
+    f"what a bar does not say. {SIMULATED}"
+)
 GAIN, LOSS = COLOURS[2], COLOURS[3]
 
 
@@ -59,10 +63,7 @@ def pictures(config: TradingConfig, runs: dict[str, Path]) -> list[tuple[str, st
             shown.append((trades(session), caption + "for short; a line ends at the exit, coloured by gain or loss."))
     studies = {title: study for title, run in runs.items() if (study := _study(run)) is not None}
     if worth := worth_of(studies):
-        caption = (
-            "Dollars per day with 95 % intervals of the bootstrap over days; fill rules are the first policy under "
-        )
-        shown.append((forest(worth), caption + "other answers to what a bar does not say. " + SIMULATED))
+        shown.append((forest(worth), WORTH))
     return [(to_svg(figure), caption) for figure, caption in shown]
 
 

@@ -119,12 +119,13 @@ def tables(study: Mapping[str, Any]) -> list[Table]:
             ["times these days were looked at", of["opened"]],
         ]
         found.append(Table("Selection", ["", "value"], rows, SAYS["selection"]))
-    return [table for table in found if table.rows]
+    known = lambda rows: [[None if _unknown(cell) else cell for cell in row] for row in rows]
+    return [table._replace(rows=known(table.rows)) for table in found if table.rows]
 
 
 def lines(table: Table) -> list[str]:
     """For the terminal: the first column to the left, the others to the right."""
-    cells = [list(table.head), *([_text(cell) for cell in row] for row in table.rows)]
+    cells = [list(table.head), *([show(cell) for cell in row] for row in table.rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(table.head))]
     rule = lambda row: "  ".join(
         cell.rjust(width) if place else cell.ljust(width)
@@ -134,11 +135,7 @@ def lines(table: Table) -> list[str]:
 
 
 def interval(of: Mapping[str, float]) -> str:
-    return "" if _unknown(of["low"]) else f"{_text(of['low'])} .. {_text(of['high'])}"
-
-
-def _text(value: Any) -> str:
-    return show(None if _unknown(value) else value)
+    return "" if _unknown(of["low"]) else f"{show(of['low'])} .. {show(of['high'])}"
 
 
 def _unknown(value: Any) -> bool:

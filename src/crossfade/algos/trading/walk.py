@@ -27,12 +27,12 @@ def write_page(
 ) -> Path:
     """Headline, equity, figures, the folds and the settings."""
     from ...run.plots import to_svg
-    from .pictures import SIMULATED, forest, joined_equity, worth_of
+    from .pictures import SIMULATED, WORTH, forest, joined_equity, worth_of
 
     caption = "Sum of results over all folds, each by a policy that learned only from days before it; lines between "
     pictures = [
         figure(to_svg(joined_equity(folds)), caption + f"folds. Below: drawdown. {SIMULATED}"),
-        figure(to_svg(forest(worth_of({"policy": found}))), tearsheet.SAYS["baselines"] + " " + SIMULATED),
+        figure(to_svg(forest(worth_of({"policy": found}))), WORTH),
     ]
     sections = [
         Section("Headline", [paragraph(tearsheet.headline(found)), paragraph(tearsheet.RISK), *pictures]),

@@ -1,0 +1,124 @@
+"""Walking forward, evaluating and reporting as a user does: one command each, on days that end at 10:30."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from crossfade.algos.trading import data, evaluation, findings, study, walk
+from crossfade.algos.trading.stage import Effort
+from crossfade.cli import main
+from crossfade.envs.trading import synthetic
+from crossfade.run import list_runs, trials
+
+TINY = ("mode=torch", "n_envs=2", "n_steps=4", "hidden=4", "env.window=2", "epochs=1", "minibatches=1", "steps=1")
+DAYS = ("days=9", "folds=2", "markets=ES,NQ")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_days():
+    whole = synthetic.bars
+    with pytest.MonkeyPatch.context() as patch:
+        cut = lambda *what: {name: of.where(of.minute < 630) for name, of in whole(*what).items()}
+        patch.setattr(synthetic, "bars", cut)
+        clear = [getattr(data, name).cache_clear for name in ("_bars", "_market")]
+        for forget in clear:
+            forget()
+        yield
+        for forget in clear:
+            forget()
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    assert main(["walk", "trading", *TINY, *DAYS, "--resamples", "40", "--runs-dir", str(folder), "--quiet"]) == 0
+    (page,) = (folder / "trading").glob("walk-*/walk.html")
+    return folder, json.loads((page.parent / "walk.json").read_text()), page.read_text()
+
+
+def test_every_fold_is_trained_and_judged_by_days_after_those_it_learned_from(walked):
+    folder, found, _ = walked
+    folds = found["study"]["folds"]
+    assert [fold["fold"] for fold in folds] == [0, 1] and len(list_runs(folder)) == 2 == len(found["runs"])
+    assert folds[0]["last_day"] < folds[1]["first_day"]
+    assert found["study"]["days"] == sum(fold["days"] for fold in folds) == 6
+    assert found["study"]["sessions"] == 12 and found["test_set"].endswith("all 2 folds")
+
+
+def test_a_walk_is_one_trial_and_each_fold_one_look_by_training_and_one_by_the_walk(walked):
+    folder, found, _ = walked
+    tried = trials.read(folder, "trading")
+    assert tried.trials == 1 == found["study"]["selection"]["trials"]
+    assert list(tried.opened.values()) == [1, 1, 1] and found["study"]["selection"]["opened"] == 1
+    sharpe = found["study"]["figures"]["sharpe"]["value"]
+    assert list(tried.scores.values()) == ([] if sharpe is None else [sharpe])
+
+
+def test_the_page_has_everything(walked):
+    _, _, page = walked
+    assert page.count("<svg") == 2 and "Risk notice" in page and "nan" not in page
+    for title in ("Folds", "Compared with", "Fill rules", "Firms", "Selection", "Months", "Costs"):
+        assert f"<h2>{title}</h2>" in page
+
+
+def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, capsys):
+    folder, _, _ = walked
+    run = list_runs(folder)[0]
+    assert main(["eval", str(run), "--resamples", "40"]) == 0
+    text = capsys.readouterr().out
+    for line in ("Sharpe ratio", "opening-range breakout", "pessimistic", "intraday trailing", "Risk notice"):
+        assert line in text
+    written = json.loads(next((run / "eval").glob("*.json")).read_text())
+    assert written["study"]["selection"]["opened"] == 2 and written["resamples"] == 40
+    with open(run / "eval" / "trades.csv") as file:
+        assert len(list(csv.DictReader(file))) == written["study"]["trades"]["number"]
+    assert main(["report", str(run), "--out", str(folder / "report.html")]) == 0
+    assert (folder / "report.html").read_text().count("no promise of profit") >= 2
+
+
+def test_a_firm_of_ones_own_is_tried_and_a_broken_file_refused(walked, capsys, tmp_path):
+    folder, _, _ = walked
+    run = list_runs(folder)[0]
+    (tmp_path / "mine.yaml").write_text("mine:\n  account: 50000\n  target: 1\n  drawdown: 1000\n")
+    words = ["eval", str(run), "--resamples", "20", "--firms", str(tmp_path / "mine.yaml"), "--json"]
+    assert main(words) == 0
+    assert "mine" in json.loads(capsys.readouterr().out)["study"]["firms"]
+    (tmp_path / "mine.yaml").write_text("mine:\n  target: 1\n")
+    assert main(words) == 2
+    assert "drawdown" in capsys.readouterr().err
+
+
+def test_only_what_has_days_can_be_walked(capsys):
+    assert main(["walk", "gflownet"]) == 2
+    assert "trading" in capsys.readouterr().err
+
+
+def test_joined_findings_are_those_of_all_days_at_once():
+    """Days of one market, judged whole and in two pieces by the same script."""
+    from crossfade.algos.trading.baselines import hold
+    from crossfade.algos.trading.config import TradingConfig
+    from crossfade.algos.trading.record import trade
+    from crossfade.algos.trading.stage import Stage
+    from crossfade.envs.trading.trading_numpy import Trading
+
+    config = TradingConfig(eval_days=5)
+    trader = lambda params, market, settings, m, t, n: trade(Trading(params), market, settings, m, t, hold, n)
+
+    def part(chosen: slice) -> findings.Findings:
+        where = Stage(config)
+        m, t = where.at
+        where.__dict__["at"] = m[chosen], t[chosen]
+        record = trader(config.params, where.market, where.settings, *where.at, where.n_bars)
+        return findings.find(where, trader, record, {})
+
+    whole, pieces = part(slice(None)), [part(slice(0, 2)), part(slice(2, None))]
+    joined = findings.join(pieces)
+    numbers = lambda tree: json.dumps(evaluation_tree(tree), sort_keys=True)
+    evaluation_tree = lambda of: study.study(config, of, Effort(resamples=30))
+    assert numbers(joined) == numbers(whole)
+    assert walk.judge(config, pieces, Effort(resamples=30))["folds"][1]["days"] == 3
+    assert np.array_equal(joined.paths.low, whole.paths.low)
+    assert numbers(findings.join(pieces[::-1])) != numbers(whole)
+    assert evaluation.Evaluation({}, {}).findings is None
