@@ -195,6 +195,7 @@ REFUSED = {
     "a time that no clock showed": Bad(
         lambda bars: ["2022-03-13 02:30:00,4000,4000,4000,4000,1"], 1, "never showed this time, or twice"
     ),
+    "a zone of its own": Bad(files.yfinance, 4, "the times name their own zone", {"zone": "UTC"}),
     "no zone": Bad(files.ninjatrader, 1, "the times name no zone"),
     "bars of five minutes": Bad(_lines(lambda rows: rows[::5]), 2, "bars are 300 s apart"),
     "several tickers": Bad(
@@ -226,6 +227,13 @@ def test_adjusted_prices_may_be_rounded_and_that_is_told(tmp_path: Path):
     assert found.report.rounded > 0.9 * len(BARS.stamp)
     assert "between ticks" in found.report.text()
     np.testing.assert_array_equal(found.bars.close, np.rint(np.round(BARS.close * TICK * 1.013, 4) / TICK))
+
+
+def test_doubtful_bars_may_be_kept_with_a_warning(tmp_path: Path):
+    found = importers.read(write(tmp_path / "f.txt", files.firstrate(MIXED)), "ES", doubtful="warn")
+    same(found.bars, MIXED)
+    [warning] = found.report.warnings
+    assert f"row {WIDEST_JUMP}: prices jump to and fro" in warning and warning in found.report.text()
 
 
 def test_what_is_missing_is_told(tmp_path: Path):

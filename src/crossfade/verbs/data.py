@@ -23,6 +23,8 @@ class Check(Common):
     """The clock of times that name none: America/Chicago, UTC+2, America/New_York+7."""
     off_grid: Literal["refuse", "round"] = "refuse"
     """What to do with prices between ticks, as adjusted series have."""
+    doubtful: Literal["refuse", "warn"] = "refuse"
+    """What to do with bars that look like two contracts mixed or like those of another clock."""
 
     def run(self) -> int:
         self._show(self._read())
@@ -33,7 +35,8 @@ class Check(Common):
         from ..envs.trading.importers import formats
 
         with status(f"reading {self.contract}", self):
-            return importers.read(self.files, self.contract, formats.named(self.source), self.zone, self.off_grid)
+            source = formats.named(self.source)
+            return importers.read(self.files, self.contract, source, self.zone, self.off_grid, self.doubtful)
 
     def _show(self, imported: Any, **more: str) -> None:
         if self.json:

@@ -9,7 +9,7 @@ A file that cannot be trusted is refused with the row and the reason. Nothing is
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from .reading import Read, read_file
 from .report import File, Report, gaps, moment
 from .table import join
 
-__all__ = ["Imported", "OffGrid", "Report", "Source", "combine", "read"]
+Doubtful = Literal["refuse", "warn"]
+__all__ = ["Doubtful", "Imported", "OffGrid", "Report", "Source", "combine", "read"]
 
 
 class Imported(NamedTuple):
@@ -39,20 +40,25 @@ def read(
     source: Source | None = None,
     zone: str | None = None,
     off_grid: OffGrid = "refuse",
+    doubtful: Doubtful = "refuse",
 ) -> Imported:
     """The bars of `contract` in one file or several: plain, .gz, .zip or .parquet.
 
     The source is recognised by header and content unless it is named. `zone` is the clock of times that do not name
-    one. Prices between ticks are refused, or rounded and counted.
+    one. Prices between ticks are refused, or rounded and counted. Bars that look like two contracts or like those of
+    another clock are refused, or kept with a warning: a crash is as wild as a mixture.
     """
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not paths:
         raise UsageError("expected at least one file, got none.")
     contract_of(contract)
-    return combine([found for path in paths for found in read_file(Path(path), source, zone)], contract, off_grid)
+    reads = [found for path in paths for found in read_file(Path(path), source, zone)]
+    return combine(reads, contract, off_grid, doubtful)
 
 
-def combine(reads: Sequence[Read], contract: str, off_grid: OffGrid = "refuse") -> Imported:
+def combine(
+    reads: Sequence[Read], contract: str, off_grid: OffGrid = "refuse", doubtful: Doubtful = "refuse"
+) -> Imported:
     """One series of bars out of what was read, every check passed."""
     for found in reads:
         checks.rows(found.table)
@@ -62,8 +68,16 @@ def combine(reads: Sequence[Read], contract: str, off_grid: OffGrid = "refuse") 
     ticks, rounded = checks.in_ticks(table, contract_of(contract).tick, off_grid)
     found = checks.minutes(table, ticks)
     zones = " and ".join(sorted({each.zone for each in reads}))
-    busiest, warnings = checks.clock(found, table, contract, zones)
-    identity = checks.identity(found, table)
+    doubts: list[str] = []
+
+    def doubt(row: int, reason: str, advice: str) -> None:
+        if doubtful == "refuse":
+            table.refuse(row, reason, f"{advice} If it is right as it is: --doubtful warn.")
+        doubts.append(f"row {table.line[row]}: {reason}")
+
+    busiest, unchecked = checks.clock(found, table, contract, zones, doubt)
+    identity = checks.identity(found, doubt)
+    warnings = doubts + unchecked
     if np.isnan(identity.autocorrelation):
         warnings.append("whether two contracts are mixed is not checked: too few bars")
     if rounded:

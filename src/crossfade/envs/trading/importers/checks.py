@@ -1,5 +1,6 @@
 """What rows must be before they are bars: complete, in order, on the grid, one contract, on the right clock."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from .clock import NEW_YORK, Clock, text
 from .table import Table
 
 OffGrid = Literal["refuse", "round"]
+Doubt = Callable[[int, str, str], None]
+"""(row, reason, advice): what is done about bars that are possible, but not likely to be what they are called."""
 INDICES = ("ES", "NQ", "YM", "RTY", "MES", "MNQ", "MYM", "M2K")
 BREAK, REOPEN = 17 * 60 + 30, 18 * 60  # the exchange is closed, and has been since 2006 at least
 CLOSED_SHARE = 0.005  # of the bars that may lie in hours when the exchange is closed
@@ -104,8 +107,8 @@ def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
     return Minutes(bars._replace(high_first=first), begins, True)
 
 
-def clock(found: Minutes, table: Table, contract: str, zone: str) -> tuple[str | None, list[str]]:
-    """Refuses bars of hours when there is no trading, and an open that is not at the open; the open that was found."""
+def clock(found: Minutes, table: Table, contract: str, zone: str, doubt: Doubt) -> tuple[str | None, list[str]]:
+    """Doubts bars of hours when there is no trading, and an open that is not at the open; the open that was found."""
     bars = found.bars
     closed = _closed(bars)
     advice = "The times are of another clock: tell which with --zone."
@@ -113,7 +116,7 @@ def clock(found: Minutes, table: Table, contract: str, zone: str) -> tuple[str |
         row, share = int(found.row[np.flatnonzero(closed)[0]]), 100 * closed.mean()
         when = text(int(table.time[row]))
         reason = f"{when} New York time (zone {zone}): the exchange is closed then, and in {share:.1f} % of all bars"
-        table.refuse(row, reason, advice)
+        doubt(row, reason, advice)
     days = np.unique(bars.date[(bars.minute >= OPEN) & (bars.minute <= CLOSE)])
     if not len(days):
         reason = f"no bar lies in a session, {hour(OPEN)} to {hour(CLOSE)} New York time (zone {zone})"
@@ -129,7 +132,7 @@ def clock(found: Minutes, table: Table, contract: str, zone: str) -> tuple[str |
             f"by these times the busiest half hour of the day begins at {hour(busiest)} in New York (zone {zone}); of "
             f"{contract} it is that of the open at {hour(OPEN)}"
         )
-        table.refuse(row, reason, advice)
+        doubt(row, reason, advice)
     return hour(busiest), []
 
 
@@ -140,8 +143,8 @@ class Identity(NamedTuple):
     atr_share: float  # median average true range in shares of the price
 
 
-def identity(found: Minutes, table: Table) -> Identity:
-    """Refuses bars whose prices jump to and fro as those of two contracts in one series do."""
+def identity(found: Minutes, doubt: Doubt) -> Identity:
+    """Doubts bars whose prices jump to and fro as those of two contracts in one series do."""
     bars = found.bars
     session = (bars.minute >= OPEN) & (bars.minute < 16 * 60)
     of = bars.where(session if session.any() else np.ones_like(session))
@@ -161,7 +164,7 @@ def identity(found: Minutes, table: Table) -> Identity:
             f"correlate by {correlation:.2f} (expected above {AUTOCORRELATION}), the average true range is "
             f"{100 * share:.2f} % of the price (expected below {100 * ATR_SHARE:.1f} %)"
         )
-        table.refuse(row, reason, "Keep one delivery month per session, or import a file with a column `symbol`.")
+        doubt(row, reason, "Keep one delivery month per session, or import a file with a column `symbol`.")
     return Identity(correlation, share)
 
 

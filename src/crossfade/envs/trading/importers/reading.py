@@ -92,7 +92,7 @@ def _read(name: str, text: Any, source: formats.Source | None, zone: str | None,
         refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
     columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
     form = formats.FORMATS[found.source]
-    time, clock_name = _utc(name, columns, zone or form.zone)
+    time, clock_name = _utc(name, columns, zone, form.zone)
     volume = columns["volume"]
     used = volume[:, np.argmax((volume != 0).any(0))]
     n = len(time)
@@ -165,17 +165,16 @@ def _points(price: np.ndarray) -> np.ndarray:
     return np.where(price >= 2.0**63 - 1, np.nan, price * 1e-9)
 
 
-def _utc(name: str, columns: dict[str, np.ndarray], zone: str | None) -> tuple[np.ndarray, str]:
-    """Times in UTC, by the clock that each text names or by that of `zone`."""
-    if columns["aware"].all():
-        return columns["time"] - columns["offset"], "as written"
+def _utc(name: str, columns: dict[str, np.ndarray], told: str | None, usual: str | None) -> tuple[np.ndarray, str]:
+    """Times in UTC by the zone that the texts name, that the user has told or that is usual for the source."""
+    line, zone = int(columns["line"][0]), told or usual
+    if columns["aware"][0]:
+        if told is not None:
+            refuse(name, line, "the times name their own zone", f"Leave out --zone {told}.")
+        return columns["time"] - columns["offset"], "the zone they name"
     if zone is None:
-        refuse(
-            name,
-            int(columns["line"][0]),
-            "the times name no zone",
-            "Tell the clock they were written by with --zone, e.g. --zone America/Chicago.",
-        )
+        advice = "Tell the clock they were written by with --zone, e.g. --zone America/Chicago."
+        refuse(name, line, "the times name no zone", advice)
     time, unclear = clock.Clock(zone).to_utc(columns["time"])
     if len(rows := np.flatnonzero(unclear)):
         refuse(
