@@ -119,7 +119,7 @@ def _market(name: str, dates: list[date], common: np.random.Generator, own: np.r
     news = np.zeros((days, PER_DAY))
     for at, chance in ((OPEN, 0.10), (10 * 60, 0.25), (14 * 60, 0.10)):
         happens = common.random(days) < chance
-        news[:, at - WARM_UP] = happens * np.clip(common.standard_t(3, days), -8, 8) * 4 * base
+        news[:, at - WARM_UP] = happens * np.clip(common.standard_t(3, days), -6, 6) * 4 * base
     moves[:, 0] += news.reshape(-1)
     if mode == "regime":
         moves += _regimes(common, days)[:, None] * base / SUB
