@@ -1,4 +1,4 @@
-"""Walking forward, evaluating and reporting as a user does: one command each, on days that end at 10:30."""
+"""Walking forward, evaluating and reporting as a user does: one command each, on days that end at 10:05."""
 
 import csv
 import json
@@ -6,11 +6,16 @@ import json
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import data, evaluation, findings, study, walk
-from crossfade.algos.trading.stage import Effort
+from crossfade.algos.trading import data, findings, study, walk
+from crossfade.algos.trading.baselines import hold
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.pictures import pictures
+from crossfade.algos.trading.record import trade
+from crossfade.algos.trading.stage import Effort, Stage
 from crossfade.cli import main
 from crossfade.envs.trading import synthetic
-from crossfade.run import list_runs, trials
+from crossfade.envs.trading.trading_numpy import Trading
+from crossfade.run import RunDir, list_runs, trials
 
 TINY = ("mode=torch", "n_envs=2", "n_steps=4", "hidden=4", "env.window=2", "epochs=1", "minibatches=1", "steps=1")
 DAYS = ("days=9", "folds=2", "markets=ES,NQ")
@@ -20,7 +25,7 @@ DAYS = ("days=9", "folds=2", "markets=ES,NQ")
 def short_days():
     whole = synthetic.bars
     with pytest.MonkeyPatch.context() as patch:
-        cut = lambda *what: {name: of.where(of.minute < 630) for name, of in whole(*what).items()}
+        cut = lambda *what: {name: of.where(of.minute < 605) for name, of in whole(*what).items()}
         patch.setattr(synthetic, "bars", cut)
         clear = [getattr(data, name).cache_clear for name in ("_bars", "_market")]
         for forget in clear:
@@ -63,31 +68,37 @@ def test_the_page_has_everything(walked):
         assert f"<h2>{title}</h2>" in page
 
 
-def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, capsys):
+def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, capsys, tmp_path):
     folder, _, _ = walked
     run = list_runs(folder)[0]
-    assert main(["eval", str(run), "--resamples", "40"]) == 0
+    (tmp_path / "mine.yaml").write_text("my firm:\n  account: 50000\n  target: 1\n  drawdown: 1000\n")
+    assert main(["eval", str(run), "--resamples", "40", "--firms", str(tmp_path / "mine.yaml")]) == 0
     text = capsys.readouterr().out
-    for line in ("Sharpe ratio", "opening-range breakout", "pessimistic", "intraday trailing", "Risk notice"):
+    for line in (
+        "Sharpe ratio",
+        "opening-range breakout",
+        "pessimistic",
+        "intraday trailing",
+        "my firm",
+        "Risk notice",
+    ):
         assert line in text
     written = json.loads(next((run / "eval").glob("*.json")).read_text())
-    assert written["study"]["selection"]["opened"] == 2 and written["resamples"] == 40
+    assert written["study"]["selection"]["opened"] == 2 and written["firms"]["my firm"]["target"] == 1
     with open(run / "eval" / "trades.csv") as file:
         assert len(list(csv.DictReader(file))) == written["study"]["trades"]["number"]
-    assert main(["report", str(run), "--out", str(folder / "report.html")]) == 0
-    assert (folder / "report.html").read_text().count("no promise of profit") >= 2
+    shown = pictures(RunDir.open(run).read_config(TradingConfig), {"one": run, "two": run})
+    traded = written["study"]["trades"]["number"] > 0
+    assert len(shown) == 2 + 2 * traded and all(svg.startswith("<svg") for svg, _ in shown)
+    assert [caption.endswith("no promise of profit.") for _, caption in shown].count(True) == 2
 
 
-def test_a_firm_of_ones_own_is_tried_and_a_broken_file_refused(walked, capsys, tmp_path):
+def test_a_broken_file_of_firms_is_refused_before_anything_is_done(walked, capsys, tmp_path):
     folder, _, _ = walked
-    run = list_runs(folder)[0]
-    (tmp_path / "mine.yaml").write_text("mine:\n  account: 50000\n  target: 1\n  drawdown: 1000\n")
-    words = ["eval", str(run), "--resamples", "20", "--firms", str(tmp_path / "mine.yaml"), "--json"]
-    assert main(words) == 0
-    assert "mine" in json.loads(capsys.readouterr().out)["study"]["firms"]
     (tmp_path / "mine.yaml").write_text("mine:\n  target: 1\n")
-    assert main(words) == 2
-    assert "drawdown" in capsys.readouterr().err
+    before = trials.read(folder, "trading")
+    assert main(["eval", str(list_runs(folder)[0]), "--firms", str(tmp_path / "mine.yaml")]) == 2
+    assert "drawdown" in capsys.readouterr().err and trials.read(folder, "trading") == before
 
 
 def test_only_what_has_days_can_be_walked(capsys):
@@ -97,12 +108,6 @@ def test_only_what_has_days_can_be_walked(capsys):
 
 def test_joined_findings_are_those_of_all_days_at_once():
     """Days of one market, judged whole and in two pieces by the same script."""
-    from crossfade.algos.trading.baselines import hold
-    from crossfade.algos.trading.config import TradingConfig
-    from crossfade.algos.trading.record import trade
-    from crossfade.algos.trading.stage import Stage
-    from crossfade.envs.trading.trading_numpy import Trading
-
     config = TradingConfig(eval_days=5)
     trader = lambda params, market, settings, m, t, n: trade(Trading(params), market, settings, m, t, hold, n)
 
@@ -115,10 +120,8 @@ def test_joined_findings_are_those_of_all_days_at_once():
 
     whole, pieces = part(slice(None)), [part(slice(0, 2)), part(slice(2, None))]
     joined = findings.join(pieces)
-    numbers = lambda tree: json.dumps(evaluation_tree(tree), sort_keys=True)
-    evaluation_tree = lambda of: study.study(config, of, Effort(resamples=30))
+    numbers = lambda of: json.dumps(study.study(config, of, Effort(resamples=30)), sort_keys=True)
     assert numbers(joined) == numbers(whole)
     assert walk.judge(config, pieces, Effort(resamples=30))["folds"][1]["days"] == 3
     assert np.array_equal(joined.paths.low, whole.paths.low)
     assert numbers(findings.join(pieces[::-1])) != numbers(whole)
-    assert evaluation.Evaluation({}, {}).findings is None

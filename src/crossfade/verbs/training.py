@@ -174,9 +174,9 @@ class Eval(Common):
 
     def _effort(self, system: str) -> Any:
         if system == "trading":
-            from ..algos.trading.stage import Effort as Study
+            from ..algos.trading import firms, stage
 
-            return Study(self.resamples, self.block, tuple(map(str, self.firms)))
+            return stage.Effort(self.resamples, self.block, firms.load(*self.firms))
         from ..algos.gflownet.evaluation import Effort
 
         return Effort(self.samples, self.backward_samples, self.seed)

@@ -35,7 +35,7 @@ class Walk(Common):
     """YAML files of prop-firm rules, beside those that come along."""
 
     def run(self) -> int:
-        from ..algos.trading import walk
+        from ..algos.trading import firms, walk
         from ..algos.trading.stage import Effort, test_set
         from ..run.files import write_json
 
@@ -44,7 +44,7 @@ class Walk(Common):
             raise UsageError(f"walk: expected trading, which has days in order of time, got {system}.")
         config = _config(system, words, self.config, self.preset)
         config = replace(config, folds=config.folds or FOLDS, fold=0)
-        effort = Effort(self.resamples, self.block, tuple(map(str, self.firms)))
+        effort = Effort(self.resamples, self.block, firms.load(*self.firms))
         runs, folds = [], []
         for fold in range(config.folds):
             run, found = self._fold(replace(config, fold=fold), effort)

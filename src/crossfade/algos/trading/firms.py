@@ -74,12 +74,17 @@ class Odds(NamedTuple):
     passed_se: float  # of the simulation alone: the days themselves are few
 
 
-def load(path: Path | str = SHIPPED) -> dict[str, Firm]:
+def load(*more: Path) -> dict[str, Firm]:
+    """The firms that come along, and those of more YAML files."""
+    return {name: firm for path in (SHIPPED, *more) for name, firm in read(path).items()}
+
+
+def read(path: Path) -> dict[str, Firm]:
     """The firms of a YAML file: `name:` and under it the fields of `Firm`."""
-    if not Path(path).is_file():
+    if not path.is_file():
         raise UsageError(f"expected a YAML file of firms at {str(path)!r}, found none.")
     try:
-        tree = yaml.safe_load(Path(path).read_text())
+        tree = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: expected YAML, got {error}") from error
     if not isinstance(tree, dict) or not all(isinstance(rules, dict) for rules in tree.values()):
@@ -107,7 +112,7 @@ def simulate(firm: Firm, of: Days, drawn: Int[np.ndarray, "accounts horizon"]) -
     """Accounts that live through the `drawn` days, one row of them each."""
     of, breached = _cut(firm, of)
     peak_before = np.maximum.accumulate(np.concatenate([np.zeros((len(of.high), 1)), of.high[:, :-1]], 1), 1)
-    falls = of.low - peak_before <= -firm.drawdown  # from a peak of the same day
+    falls = np.asarray(of.low - peak_before <= -firm.drawdown)  # from a peak of the same day
     fallen = np.where(falls, of.low, np.inf).min(1)
     lowest, highest, end = of.low.min(1), of.high.max(1), of.close[:, -1]
     ceiling = np.inf if firm.lock is None else firm.lock
@@ -120,7 +125,7 @@ def simulate(firm: Firm, of: Days, drawn: Int[np.ndarray, "accounts horizon"]) -
         threshold = np.minimum(peak - firm.drawdown, ceiling)
         lost = (profit + lowest[today] <= threshold) | breached[today]
         if firm.trailing == "intraday":
-            lost |= falls.any(1)[today] & (profit + fallen[today] <= ceiling)
+            lost |= np.any(falls, 1)[today] & (profit + fallen[today] <= ceiling)
             peak = np.maximum(peak, profit + highest[today])
         profit, best, traded = profit + end[today], np.maximum(best, end[today]), traded + of.traded[today]
         if firm.trailing == "end_of_day":

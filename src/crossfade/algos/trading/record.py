@@ -61,14 +61,10 @@ def trade(env: Trading, market: Market, settings: Settings, m: Ints, t: Ints, de
             could_enter[row, here], running[row, here] = mask[here, Action.BUY], True
             position[row, here], reason[row, here], result[row, here] = after.position, outcome.reason, outcome.result
             cost[row, here] = after.commissions + after.slippages - before.commissions - before.slippages
-            state = State(*(_put(field, here, new) for field, new in zip(state, after, strict=True)))
+            state = State(*(field.copy() for field in state))
+            for field, new in zip(state, after, strict=True):
+                field[here] = new
             bust[here] = outcome.terminated
             alive[here] = ~(outcome.terminated | outcome.truncated)
         equity[row] = env.equity(market, state)
     return Record(equity, position, action, reason, result, cost, could_enter, running, bust, state)
-
-
-def _put(field: Ints, where: np.ndarray, new: Int32[np.ndarray, " some"]) -> Ints:
-    field = field.copy()
-    field[where] = new
-    return field

@@ -1,7 +1,7 @@
 """Where traders are judged, and what judging gives: the days held out, whole sessions, one account for each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
 from . import data, record, world
 from .config import TradingConfig
+from .firms import Firm, load
 from .record import Record
 
 Ints = Int32[np.ndarray, " sessions"]
@@ -29,8 +30,8 @@ class Effort:
     """Repeats of the bootstrap, and accounts that try a firm's evaluation."""
     block: float | None = None
     """Mean length of the bootstrap's blocks in days; none takes the cube root of the number of days."""
-    firms: tuple[str, ...] = ()
-    """Files of prop-firm rules beside those that come along."""
+    firms: dict[str, Firm] = field(default_factory=load)
+    """Rules of the firms whose evaluation is tried."""
 
 
 class Evaluation(NamedTuple):

@@ -116,12 +116,9 @@ def months(days: Int[np.ndarray, " days"], daily: Float[np.ndarray, " days"]) ->
 
 def odds(found: Findings, effort: Effort, key: np.ndarray, block: float) -> dict[str, Any]:
     """Of each firm's evaluation."""
-    known = dict(firms.load())
-    for path in effort.firms:
-        known |= firms.load(path)
-    horizon = max(firm.maximum_days for firm in known.values())
+    horizon = max(firm.maximum_days for firm in effort.firms.values())
     drawn = statistics.stationary_bootstrap(key, len(found.days), horizon, effort.resamples, block)
-    return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in known.items()}
+    return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.firms.items()}
 
 
 def selection(moments: Mapping[str, Any], trials: int, sharpes: Sequence[float]) -> dict[str, Any]:
