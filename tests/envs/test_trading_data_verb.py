@@ -23,6 +23,18 @@ def test_import_stores_bars_and_prints_its_report(tmp_path: Path, capsys):
     np.testing.assert_array_equal(store.read(tmp_path / "bars", ["ES"])["ES"].close, BARS.close)
 
 
+def test_a_run_learns_from_imported_bars_and_is_judged_by_the_last_of_them(tmp_path: Path, capsys):
+    folder = str(tmp_path / "bars")
+    for name in ("ES", "NQ"):
+        path = write(tmp_path / f"{name}.txt", firstrate(BARS))
+        assert main(["data", "import", str(path), "--contract", name, "--to", folder, "--quiet"]) == 0
+    small = ["n_envs=4", "n_steps=8", "hidden=8", "epochs=1", "minibatches=1", "env.window=3", "steps=1", "mode=torch"]
+    words = [*small, f"data={folder}", "markets=ES,NQ", "--runs-dir", str(tmp_path), "--quiet"]
+    capsys.readouterr()
+    assert main(["train", "trading", *words]) == 0
+    assert "eval/daily" in capsys.readouterr().out
+
+
 def test_check_writes_nothing_and_speaks_json(tmp_path: Path, capsys, monkeypatch):
     """A file whose name looks like a setting is a file all the same."""
     monkeypatch.chdir(tmp_path)

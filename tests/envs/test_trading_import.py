@@ -1,5 +1,7 @@
 """What vendors write is read back to the tick and the minute; what cannot be trusted is refused with its row."""
 
+import gzip
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,7 +50,7 @@ VENDORS = {
 def test_each_format_is_recognised_and_read_back_exactly(name: str, tmp_path: Path):
     vendor = VENDORS[name]
     found = importers.read(write(tmp_path / "file", vendor.write(BARS)), "ES", zone=vendor.zone)
-    assert found.report.source == name
+    assert found.report.source == name and found.report.partial == (name == "tradingview")
     same(found.bars, BARS, () if vendor.volume else ("volume",))
 
 
@@ -92,7 +94,9 @@ def test_delivery_months_are_chosen_by_volume_and_every_roll_is_told(tmp_path: P
         **{side: getattr(BARS, side) + np.int32(160) for side in ("open", "high", "low", "close")},
         volume=np.where(BARS.date < days[3], 10, 1000),
     )
-    spread = [f"{row.rsplit(',', 1)[0]},ESH2-ESM2" for row in files.databento(BARS)[1:40]]
+    spread = [
+        f"{row.split(',')[0]},33,1,7,-40.25,-40.00,-41.00,-40.50,3,ESH2-ESM2" for row in files.databento(BARS)[1:40]
+    ]
     rows = files.databento(old)[1:] + files.databento(new, "ESM2")[1:] + spread
     header = files.databento(old)[:1]
     found = importers.read(write(tmp_path / "f.csv", header + sorted(rows)), "ES")
@@ -104,6 +108,28 @@ def test_delivery_months_are_chosen_by_volume_and_every_roll_is_told(tmp_path: P
     assert (roll.old_volume, roll.new_volume) == (510 * 10, 510 * 1000)
     before, after = old.close[old.date == days[3]][-1], new.open[new.date == days[4]][0]
     assert roll.jump == TICK * (after - before)
+
+
+def test_months_without_symbols_are_told_apart_by_instrument(tmp_path: Path):
+    later = BARS._replace(**{side: getattr(BARS, side) + np.int32(160) for side in ("open", "high", "low", "close")})
+    rows = [row.rsplit(",", 1)[0] for row in files.databento(BARS)]
+    more = [
+        row.rsplit(",", 1)[0].replace(",42,", ",43,")
+        for row in files.databento(later._replace(volume=BARS.volume // 9))
+    ]
+    found = importers.read(write(tmp_path / "f.csv", rows[:1] + sorted(rows[1:] + more[1:])), "ES")
+    same(found.bars, BARS)
+    assert found.report.other_months == len(BARS.stamp) and found.report.rolls == []
+
+
+def test_rolls_of_a_continuous_series_are_told_where_its_instrument_changes(tmp_path: Path):
+    day = np.unique(BARS.date)[5]
+    [header, *rows] = files.databento(BARS, "ES.v.0")
+    rows = [row.replace(",42,", ",43,") if d >= day else row for row, d in zip(rows, BARS.date, strict=True)]
+    found = importers.read(write(tmp_path / "f.csv", [header, *rows]), "ES")
+    same(found.bars, BARS)
+    [roll] = found.report.rolls
+    assert (roll.old, roll.new, roll.old_volume, roll.session) == ("42", "43", None, str(np.datetime64(int(day), "D")))
 
 
 def test_bars_of_one_second_become_minutes_that_know_which_extreme_came_first(tmp_path: Path):
@@ -168,6 +194,10 @@ REFUSED = {
     "no volume": Bad(_set(51, 5, "nan"), 51, "volume nan is no volume"),
     "high below low": Bad(_set(51, 2, "4000"), 51, "the high 4000.0 is below the low"),
     "the close is out of range": Bad(_set(51, 4, "9000"), 51, "do not lie between"),
+    "a price too large": Bad(_set(51, 2, "1e8"), 51, "above 10000000"),
+    "no time at all": Bad(_set(1, 0, "2022-01-03 08:61:00"), 1, "expected a time, got '2022-01-03 08:61:00'"),
+    "off the minute": Bad(_set(51, 0, "2022-01-03 09:20:07"), 51, "does not begin on the minute"),
+    "a partial bar alone": Bad(lambda bars: files.tradingview(bars)[:2], 2, "it is the only bar, and partial"),
     "not a time": Bad(_set(51, 0, "2022-01-03 9:20:00"), 51, "expected a time like '2022-01-03 08:30:00'"),
     "no such day": Bad(_set(51, 0, "2022-02-30 09:20:00"), 51, "expected a time like"),
     "back in time": Bad(_set(51, 0, "2022-01-03 08:40:00"), 51, "earlier than the row before"),
@@ -227,6 +257,22 @@ def test_adjusted_prices_may_be_rounded_and_that_is_told(tmp_path: Path):
     assert found.report.rounded > 0.9 * len(BARS.stamp)
     assert "between ticks" in found.report.text()
     np.testing.assert_array_equal(found.bars.close, np.rint(np.round(BARS.close * TICK * 1.013, 4) / TICK))
+
+
+@pytest.mark.parametrize("name", ("f.zip", "f.csv.gz", "f.csv"))
+def test_damaged_files_are_named(name: str, tmp_path: Path):
+    text = "\n".join(files.firstrate(BARS)).encode()
+    damaged = {"f.zip": b"PK" + text, "f.csv.gz": gzip.compress(text)[:-200], "f.csv": b"\xff\xfe" + text}[name]
+    (tmp_path / name).write_bytes(damaged)
+    with pytest.raises(DataError, match=f"{name}: expected text, plain or packed, got a damaged file"):
+        importers.read(tmp_path / name, "ES")
+
+
+def test_parquet_without_its_reader_says_what_to_install(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "f.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="pip install pyarrow"):
+        importers.read(tmp_path / "f.parquet", "ES")
 
 
 def test_doubtful_bars_may_be_kept_with_a_warning(tmp_path: Path):

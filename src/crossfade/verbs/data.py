@@ -86,7 +86,7 @@ class Facts(Common):
             if self.folder is None:
                 bars = synthetic.bars(self.contracts, self.days, self.seed, synthetic.named(self.market))
             else:
-                bars = store.read(self.folder, store.names(self.folder))
+                bars = store.read(self.folder, store.names(self.folder) or self.contracts)
             found = {name: facts.facts(name, of) for name, of in bars.items()}
         if self.json:
             print_json({name: [fact.plain() for fact in of] for name, of in found.items()})

@@ -61,9 +61,11 @@ def combine(
 ) -> Imported:
     """One series of bars out of what was read, every check passed."""
     for found in reads:
-        checks.rows(found.table)
+        checks.order(found.table)
     whole = join([found.table for found in reads])
-    chosen = months.choose(whole, contract)
+    outright, spreads = months.without_spreads(whole, contract)  # these alone may have prices below 0
+    checks.rows(outright)
+    chosen = months.choose(outright)
     table, duplicates = checks.without_duplicates(chosen.table)
     ticks, rounded = checks.in_ticks(table, contract_of(contract).tick, off_grid)
     found = checks.minutes(table, ticks)
@@ -96,7 +98,8 @@ def combine(
         bars=len(bars.stamp),
         first=moment(int(bars.stamp[0])),
         last=moment(int(bars.stamp[-1])),
-        spreads=chosen.spreads,
+        partial=sum(each.partial for each in reads),
+        spreads=spreads,
         other_months=chosen.other_months,
         duplicates=duplicates,
         rounded=rounded,

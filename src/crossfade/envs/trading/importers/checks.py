@@ -17,13 +17,20 @@ Doubt = Callable[[int, str, str], None]
 """(row, reason, advice): what is done about bars that are possible, but not likely to be what they are called."""
 INDICES = ("ES", "NQ", "YM", "RTY", "MES", "MNQ", "MYM", "M2K")
 BREAK, REOPEN = 17 * 60 + 30, 18 * 60  # the exchange is closed, and has been since 2006 at least
+LARGEST = 1e7  # points; ticks of a hundredth still fit into 32 bits
 CLOSED_SHARE = 0.005  # of the bars that may lie in hours when the exchange is closed
 AUTOCORRELATION, ATR_SHARE = -0.2, 0.002  # beyond these two contracts alternate
 LEAST_RETURNS, LEAST_DAYS = 200, 5  # to judge identity and clock by
 
 
+def order(table: Table) -> None:
+    """Refuses rows of one file that go back in time."""
+    back = np.concatenate([[False], np.diff(table.time) < 0])
+    table.refuse_where(back, "it is earlier than the row before", "Sort the file by time, oldest first.")
+
+
 def rows(table: Table) -> None:
-    """Refuses what no bar can be, and rows of one file that go back in time."""
+    """Refuses what no bar can be."""
     o, h, l, c = table.price.T  # noqa: E741
     mend = "Mend or leave out the row."
     table.refuse_where(
@@ -32,6 +39,7 @@ def rows(table: Table) -> None:
         mend,
     )
     table.refuse_where((table.price <= 0).any(1), "a price of {low} is not above 0", mend)
+    table.refuse_where((table.price > LARGEST).any(1), f"a price of {{high}} is above {LARGEST:.0f}", mend)
     table.refuse_where(h < l, "the high {high} is below the low {low}", mend)
     table.refuse_where(
         (np.maximum(o, c) > h) | (np.minimum(o, c) < l),
@@ -39,8 +47,6 @@ def rows(table: Table) -> None:
         mend,
     )
     table.refuse_where(~(np.isfinite(table.volume) & (table.volume >= 0)), "volume {volume} is no volume", mend)
-    back = np.concatenate([[False], np.diff(table.time) < 0])
-    table.refuse_where(back, "it is earlier than the row before", "Sort the file by time, oldest first.")
 
 
 def without_duplicates(table: Table) -> tuple[Table, int]:
@@ -90,6 +96,8 @@ def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
     usual = int(np.bincount(step[step <= DAY * 60]).argmax()) if len(step) and step.min() <= DAY * 60 else 60
     if by_minute and usual != 60:
         table.refuse(1, f"bars are {usual} s apart", "Expected bars of one minute or of one second.")
+    if usual == 60:
+        table.refuse_where(second > 0, "it does not begin on the minute, as most bars do", "Mend or leave out the row.")
     stamp = Clock(NEW_YORK).of(table.time) // 60
     begins = np.flatnonzero(np.concatenate([[True], np.diff(table.time // 60) > 0]))
     o, h, l, c = ticks.T  # noqa: E741

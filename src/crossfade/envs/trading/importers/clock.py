@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int64
 from ....errors import UsageError
 
 Seconds = Int64[np.ndarray, " rows"]
-QUARTER = 15 * 60  # no clock has changed at any other moment since 1970
+QUARTER = 15 * 60  # clocks are changed on a quarter of the hour
 NEW_YORK = "America/New_York"
 _FORM = re.compile(
     r"(?P<year>\d{4})[-./]?(?P<month>\d\d)[-./]?(?P<day>\d\d)"

@@ -37,12 +37,11 @@ class Chosen(NamedTuple):
 
     table: Table
     rolls: list[Roll]
-    spreads: int  # rows of spreads, left out
     other_months: int  # rows of months that were not traded that day, left out
 
 
-def choose(table: Table, contract: str) -> Chosen:
-    """The rows of the traded month of each session; spreads are left out, other contracts refused."""
+def without_spreads(table: Table, contract: str) -> tuple[Table, int]:
+    """The rows of single months and how many of spreads were left out; months of other contracts are refused."""
     names, which = np.unique(table.symbol, return_inverse=True)
     is_spread = np.array([bool(SPREAD.search(name)) for name in names])
     foreign = np.array([not s and not _belongs(name, contract) for name, s in zip(names, is_spread, strict=True)])
@@ -50,16 +49,19 @@ def choose(table: Table, contract: str) -> Chosen:
         row = int(np.flatnonzero(foreign[which])[0])
         reason = f"symbol {str(table.symbol[row])!r} is no month of {contract}"
         table.refuse(row, reason, "Name the right --contract, or keep other contracts in files of their own.")
-    spreads = int(is_spread[which].sum())
-    if spreads == len(table):
+    if is_spread.all():
         table.refuse(0, "only spreads between months", "Ask the vendor for outright months.")
-    table = table.where(~is_spread[which])
+    return table.where(~is_spread[which]), int(is_spread[which].sum())
+
+
+def choose(table: Table) -> Chosen:
+    """The rows of the traded month of each session."""
     if CONTINUOUS.fullmatch(table.symbol[0]):
-        return Chosen(table, _rolls(table, table.instrument, {}), spreads, 0)
+        return Chosen(table, _rolls(table, table.instrument, {}), 0)
     label = table.symbol if table.symbol[0] else table.instrument
     months, month = np.unique(label, return_inverse=True)
     if len(months) == 1:
-        return Chosen(table, [], spreads, 0)
+        return Chosen(table, [], 0)
     day, session = np.unique(sessions(table.time), return_inverse=True)
     volume = np.zeros((len(day), len(months)))
     np.add.at(volume, (session, month), table.volume)
@@ -67,7 +69,7 @@ def choose(table: Table, contract: str) -> Chosen:
     keep, label = month == held[session], label[month == held[session]]
     before = {(int(d), str(m)): float(volume[i - 1, j]) for i, d in enumerate(day) for j, m in enumerate(months)}
     kept = table.where(keep)
-    return Chosen(kept, _rolls(kept, label, before), spreads, len(table) - len(kept))
+    return Chosen(kept, _rolls(kept, label, before), len(table) - len(kept))
 
 
 def sessions(time: Int64[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:

@@ -5,7 +5,9 @@ import gzip
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,13 +29,17 @@ class Read(NamedTuple):
     source: str
     zone: str
     sha256: str
+    partial: int = 0  # rows left out because their bar began before the file
 
 
 def read_file(path: Path, source: formats.Source | None, zone: str | None) -> list[Read]:
     """The tables in a file; a zip has several."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file.")
-    return [_read(name, text, source, zone, digest(path)) for name, text in _texts(path)]
+    try:
+        return [_read(name, text, source, zone, digest(path)) for name, text in _texts(path)]
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: expected text, plain or packed, got a damaged file ({error}). Get it anew.") from None
 
 
 def digest(path: Path) -> str:
@@ -73,21 +79,21 @@ def _parquet(path: Path) -> io.StringIO:
             "as CSV."
         ) from None
     sink = io.BytesIO()
-    arrow_csv.write_csv(parquet.read_table(path), sink)
+    try:
+        arrow_csv.write_csv(parquet.read_table(path), sink)
+    except (ValueError, OSError) as error:  # as pyarrow's own errors are
+        raise DataError(f"{path}: expected a parquet file, got a damaged one ({error}). Get it anew.") from None
     return io.StringIO(sink.getvalue().decode())
 
 
 def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, sha256: str) -> Read:
-    try:
-        first = list(islice(text, PEEK))
-        if not any(line.strip() for line in first):
-            refuse(name, 1, "the file is empty", "Expected bars, one per row.")
-        found = formats.layout(name, first, source)
-        rows = csv.reader(chain(first, text), delimiter=found.delimiter)
-        header = list(islice(rows, found.rows))
-        blocks = list(_blocks(name, rows, found, len(header)))
-    except (UnicodeDecodeError, csv.Error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
-        raise DataError(f"{name}: not a text file of bars ({error}). Export it anew as CSV.") from None
+    first = list(islice(text, PEEK))
+    if not any(line.strip() for line in first):
+        refuse(name, 1, "the file is empty", "Expected bars, one per row.")
+    found = formats.layout(name, first, source)
+    rows = csv.reader(chain(first, text), delimiter=found.delimiter)
+    header = list(islice(rows, found.rows))
+    blocks = list(_blocks(name, rows, found, len(header)))
     if not blocks:
         refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
     columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
@@ -95,15 +101,15 @@ def _read(name: str, text: Any, source: formats.Source | None, zone: str | None,
     time, clock_name = _utc(name, columns, zone, form.zone)
     volume = columns["volume"]
     used = volume[:, np.argmax((volume != 0).any(0))]
-    n = len(time)
     columns["price"] = _points(columns["price"])
     plain = {key: columns[key] for key in ("line", "price", "symbol", "instrument")}
-    table = Table(names=(name,), file=np.zeros(n, np.int32), time=time, volume=used, **plain)
+    table = Table(names=(name,), file=np.zeros(len(time), np.int32), time=time, volume=used, **plain)
     if form.stamped_at_end:
         table = _from_end_to_start(table)
-    if form.first_is_partial:
-        table = table.where(np.arange(n) > 0)
-    return Read(table, found.source, clock_name, sha256)
+    partial = int(form.first_is_partial)
+    if len(table) == partial:
+        table.refuse(0, "it is the only bar, and partial as the first one of an export is", "Export more bars.")
+    return Read(table.where(np.arange(len(table)) >= partial), found.source, clock_name, sha256, partial)
 
 
 def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
@@ -132,7 +138,8 @@ def _arrays(
         stamps = clock.parse(times, like)
     except clock.Unreadable as error:
         wrong = times[error.at]
-        refuse(name, int(lines[error.at]), f"expected a time like {like!r}, got {wrong!r}", "Mend or leave it out.")
+        hint = "" if wrong == like else f" like {like!r}"
+        refuse(name, int(lines[error.at]), f"expected a time{hint}, got {wrong!r}", "Mend or leave out the row.")
     blank, offset = np.full(len(lines), ""), stamps.offset
     return {
         "line": lines,
@@ -160,7 +167,7 @@ def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray) -> np.ndarray
 
 def _points(price: np.ndarray) -> np.ndarray:
     """Prices in points; one source writes them in billionths too, the largest integer standing for none."""
-    if not np.abs(price[0, 0]) > 1e8:
+    if np.median(np.abs(np.nan_to_num(price))) < 1e8:
         return price
     return np.where(price >= 2.0**63 - 1, np.nan, price * 1e-9)
 
@@ -190,4 +197,4 @@ def _from_end_to_start(table: Table) -> Table:
     """Times of the start of the bar instead of its end: a bar lasts as long as most follow one another."""
     steps = np.diff(table.time)
     length = int(np.bincount(steps[(steps > 0) & (steps <= 3600)], minlength=61).argmax())
-    return Table(**{**vars(table), "time": table.time - (length if length in (1, 60) else 60)})
+    return replace(table, time=table.time - (length if length in (1, 60) else 60))

@@ -43,6 +43,8 @@ class Report:
     last: str
     """Times in New York."""
     sessions: int
+    partial: int
+    """First bars of exports, which began before the export did, left out."""
     spreads: int
     """Rows of spreads between months, left out."""
     other_months: int
@@ -79,7 +81,7 @@ class Report:
             f"{self.contract}: {self.bars} minute bars, {self.sessions} sessions, {self.first} to {self.last} New York",
             f"  source      {self.source}, {self.rows} rows, times read by {self.zone}",
             f"  left out    {self.duplicates} duplicates, {self.spreads} rows of spreads, "
-            f"{self.other_months} rows of other months",
+            f"{self.other_months} rows of other months, {self.partial} partial bars",
             f"  order       of high and low {'from bars of one second' if self.path_known else 'guessed'}",
         ]
         if self.autocorrelation is not None and self.atr_share is not None:
