@@ -17,11 +17,13 @@ import pytest
 from crossfade import checkpoint
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.curriculum import Curriculum
+from crossfade.algos.trading.evaluation import Evaluation
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
+from crossfade.trainers.torch_loop import TorchTrainer
 from crossfade.trainers.trainer import Snapshot
 from crossfade.trainers.training import adopt, make_trainer, precision, train
 
@@ -35,9 +37,10 @@ CURRICULUM = (
 )
 
 
-def config(mode: str, *words: str) -> TradingConfig:
+def config(mode: str, *words: str, phase: int = 2) -> TradingConfig:
     """Five modes of one system, all of which go through a curriculum."""
-    return apply(TradingConfig(), (*SMALL, *SHORT, *CURRICULUM, "dtype=float64", *words, f"mode={mode}"))
+    words = (*SMALL, *SHORT, *CURRICULUM, "dtype=float64", *words, f"mode={mode}", f"env.phase={phase}")
+    return apply(TradingConfig(), words)
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +130,12 @@ def test_a_run_may_change_its_mode_in_the_middle(first, second):
     assert_close({**metrics, **everything(end)}, whole("torch")[2])
 
 
+@pytest.fixture
+def unjudged(monkeypatch):
+    """Runs in mode `torch` that end without trading the days held out, which takes seconds."""
+    monkeypatch.setattr(TorchTrainer, "evaluate", lambda self, effort=None: Evaluation({}, {}))
+
+
 def finished(run: RunDir) -> dict[str, np.ndarray]:
     """All that the last checkpoint of a run holds."""
     bundle = checkpoint.load(run.checkpoints, side="numpy")
@@ -135,16 +144,16 @@ def finished(run: RunDir) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> RunDir:
-    """A whole run on disk."""
-    chosen = config("torch")
+    """A whole run on disk, of phase 1."""
+    chosen = config("torch", phase=1)
     with RunDir.create(tmp_path_factory.mktemp("runs"), "trading", chosen.parts, 0, chosen) as run:
         result = train("trading", chosen, run, quiet=True)
     assert {"eval/daily", "eval/flat", "eval/random"} <= result.keys()
     return run
 
 
-def test_a_run_on_disk_resumes_bit_for_bit(run, tmp_path):
-    chosen = config("torch")
+def test_a_run_on_disk_resumes_bit_for_bit(run, unjudged, tmp_path):
+    chosen = config("torch", phase=1)
     half = replace(chosen, steps=2, schedule=4)
     with RunDir.create(tmp_path, "trading", chosen.parts, 0, half) as halves:
         train("trading", half, halves, quiet=True)
@@ -153,7 +162,7 @@ def test_a_run_on_disk_resumes_bit_for_bit(run, tmp_path):
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
-def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(tmp_path):
+def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(unjudged, tmp_path):
     chosen = replace(config("torch"), steps=2)
     with RunDir.create(tmp_path, "trading", chosen.parts, 0, chosen) as run:
         train("trading", chosen, run, quiet=True)
@@ -162,7 +171,7 @@ def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(tmp_pat
             train("trading", longer, run, resume=True, quiet=True)
         train("trading", replace(longer, schedule=2), run, resume=True, quiet=True)
         assert checkpoint.load(run.checkpoints).step == 3
-        train("trading", replace(longer, steps=4, schedule=2), run, resume=True, quiet=True)  # nothing changes
+    replace(longer, steps=4, schedule=2).check_resumed(run.read_config(TradingConfig))  # nothing changes
     constant = replace(chosen, lr_final=chosen.lr, curriculum=Curriculum())
     replace(constant, steps=9).check_resumed(constant)
     with pytest.raises(UsageError, match="rules"):
@@ -170,10 +179,21 @@ def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["torch", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
-def test_a_killed_run_resumes_bit_for_bit(mode, tmp_path):
-    steps = 1000 if mode == "jax_full" else 40
-    pace = [f"steps={steps}", "chunk=5", "log_every=5", "checkpoint_every=10", "eval_every=0"]
-    words = ["train", "trading", *SMALL, *SHORT[:2], *CURRICULUM, f"mode={mode}", *pace, "--quiet", "--runs-dir"]
+def test_a_killed_run_resumes_bit_for_bit(mode, unjudged, tmp_path):
+    steps = 1000 if mode == "jax_full" else 20
+    pace = [f"steps={steps}", "chunk=5", "log_every=5", "checkpoint_every=5", "eval_every=0"]
+    words = [
+        "train",
+        "trading",
+        *SMALL,
+        *SHORT[:2],
+        *CURRICULUM,
+        "env.phase=2",
+        f"mode={mode}",
+        *pace,
+        "--quiet",
+        "--runs-dir",
+    ]
     command = [sys.executable, "-m", "crossfade"]
     alone = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
 
@@ -205,7 +225,7 @@ def test_phase_2_grows_from_a_run_of_phase_1_and_takes_over_its_statistics(run):
     old = checkpoint.load(run.checkpoints, side="numpy")
     seen = old.replay["buffer"]["statistics"]
     for mode in ("torch", "jax_full"):
-        chosen = config(mode, "env.phase=2")
+        chosen = config(mode)
         snapshot, note = adopt("trading", chosen, run.path)
         assert "bit for bit" in note and "KL" in note
         with precision(chosen):
@@ -219,11 +239,11 @@ def test_phase_2_grows_from_a_run_of_phase_1_and_takes_over_its_statistics(run):
         assert (
             np.array_equal(mean, [*seen["mean"], *[0.0] * 8]) and start.buffer["statistics"]["count"] == seen["count"]
         )
-    assert make_trainer("trading", config("torch", "env.phase=2"), snapshot).run(0, 1)["illegal"] == 0
+    assert make_trainer("trading", config("torch"), snapshot).run(0, 1)["illegal"] == 0
 
 
 def test_another_run_of_the_same_phase_takes_over_the_statistics_too(run):
-    snapshot, note = adopt("trading", config("torch", "seed=3"), run.path)
+    snapshot, note = adopt("trading", config("torch", "seed=3", phase=1), run.path)
     saved = checkpoint.load(run.checkpoints, side="numpy")
     assert note == "" and snapshot.optimizer is None
     assert np.array_equal(snapshot.buffer["statistics"]["var"], saved.replay["buffer"]["statistics"]["var"])
