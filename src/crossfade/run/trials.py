@@ -39,10 +39,22 @@ def begin(run: RunDir, config: Any, test_set: str = "", weights: Path | None = N
     _append(run, {"event": "train", "trial": trial, "score": None, "test_set": test_set})
 
 
-def judged(run: RunDir, config: Any, event: Literal["result", "eval"], score: float | None, test_set: str = "") -> None:
-    """A run was judged by `score`, a Sharpe ratio out of sample, on a test set: at its end, or whenever one asked."""
-    mine = [row["trial"] for row in _rows(run.path.parent.parent) if row["run"] == run.path.name]
-    trial = mine[-1] if mine else digest(config)
+def judged(
+    run: RunDir,
+    config: Any,
+    event: Literal["result", "eval"],
+    score: float | None,
+    test_set: str = "",
+    step: int | None = None,
+) -> None:
+    """A run was judged by `score`, a Sharpe ratio out of sample, on a test set: at its end, or whenever one asked.
+
+    The checkpoint of a `step` that is given is a trial of its own.
+    """
+    mine = [
+        row["trial"] for row in _rows(run.path.parent.parent) if row["run"] == run.path.name and "@" not in row["trial"]
+    ]
+    trial = (mine[-1] if mine else digest(config)) + ("" if step is None else f"@{step}")
     known = score if score is not None and math.isfinite(score) else None
     _append(run, {"event": event, "trial": trial, "score": known, "test_set": test_set})
 

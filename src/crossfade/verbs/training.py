@@ -134,6 +134,8 @@ class Eval(Common):
     """Of a trader: repeats of the bootstrap, and accounts that try a firm's evaluation."""
     block: float | None = None
     """Of a trader: mean length of the bootstrap's blocks in days; by default the cube root of the number of days."""
+    checkpoints: bool = False
+    """Of a trader: judge every checkpoint that was kept, in one compiled call in the modes of JAX."""
     firms: tuple[Path, ...] = ()
     """Of a trader: YAML files of prop-firm rules, beside those that come along."""
 
@@ -153,9 +155,10 @@ class Eval(Common):
                 system, config, Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]), bundle.step
             )
             found = trainer.evaluate(effort)
+            curve = self._curve(run, config) if self.checkpoints and system == "trading" else []
         for name, array in found.arrays.items():
             write_array(run.eval / f"{name}.npy", array)
-        study = self._study(run, config, found) if system == "trading" else None
+        study = self._study(run, config, found, curve) if system == "trading" else None
         for name, text in (found.files if study else {}).items():
             write_text(run.eval / name, text)
         asked = {**asdict(effort), "test_set": found.test_set}
@@ -181,15 +184,31 @@ class Eval(Common):
 
         return Effort(self.samples, self.backward_samples, self.seed)
 
-    def _study(self, run: Any, config: Any, found: Any) -> dict[str, Any]:
-        """With what the ledger knows; this look at the test set is written down first, and counts."""
+    def _curve(self, run: Any, config: Any) -> list[dict[str, float]]:
+        """A few figures of every checkpoint but the last, which is studied."""
+        from .. import checkpoint
+        from ..algos.trading.stage import Stage
+        from ..loading import load_attribute
+
+        bundles = [checkpoint.load(path, side="numpy") for path in checkpoint.list_bundles(run.checkpoints)[:-1]]
+        side, stage = "jax" if config.mode.startswith("jax") else "torch", Stage(config)
+        records = load_attribute(f"crossfade.algos.trading.checkpoints_{side}:records")
+        parameters, buffers = [b.params for b in bundles], [b.replay["buffer"] for b in bundles]
+        found = records(config, stage, parameters, buffers) if bundles else []
+        return [{"step": b.step, **stage.brief(record)} for b, record in zip(bundles, found, strict=True)]
+
+    def _study(self, run: Any, config: Any, found: Any, curve: list[dict[str, float]]) -> dict[str, Any]:
+        """With what the ledger knows; these looks at the test set are written down first, and count."""
         from ..algos.trading.study import selection
         from ..run import trials
 
         trials.judged(run, config, "eval", found.metrics["eval/sharpe"], found.test_set)
+        for row in curve:
+            trials.judged(run, config, "eval", row["sharpe"], found.test_set, int(row["step"]))
         tried = trials.read(run.path.parent.parent, run.meta["system"])
         picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()))
-        return {**found.study, "selection": {**picked, "opened": tried.opened[found.test_set]}}
+        chosen = {**picked, "opened": tried.opened[found.test_set]}
+        return {**found.study, **({"checkpoints": curve} if curve else {}), "selection": chosen}
 
 
 def _sheet(title: str, study: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Int32
 from ...envs.trading.market import Market, Settings
 from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
-from . import data, record, world
+from . import data, record, statistics, world
 from .config import TradingConfig
 from .firms import Firm, load
 from .record import Record
@@ -108,3 +108,13 @@ class Stage:
     def by_day(self, values: Float[np.ndarray, "*repeats sessions"]) -> Float[np.ndarray, "*repeats days"]:
         """Sums over the sessions of a day, of which several markets have several."""
         return values @ (self.dates[:, None] == self.days)
+
+    def brief(self, of: Record) -> dict[str, float]:
+        """The few figures by which policies are told apart."""
+        daily = self.by_day(self.dollars(of))
+        return {
+            "per_day": float(daily.mean()),
+            "sharpe": float(statistics.sharpe(daily)),
+            "max_drawdown": float(statistics.max_drawdown(daily)),
+            "trades_per_day": float(of.state.trades.sum() / len(daily)),
+        }

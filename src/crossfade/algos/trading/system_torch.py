@@ -119,13 +119,17 @@ class System:
 
     def evaluate(self, policy: ActorCritic, effort: Any, buffer: Carry) -> evaluation.Evaluation:
         """The greedy policy on the days held out; with an effort, all that evaluation.py can say of it."""
+        return evaluation.evaluate(self.config, self.trader(policy, buffer.statistics), effort)
+
+    def trader(self, policy: ActorCritic, statistics: Any) -> evaluation.Trader:
+        """The greedy policy at work."""
 
         @torch.no_grad()
         def act(observation: np.ndarray, mask: np.ndarray) -> np.ndarray:
             logits, _ = policy(torch.from_numpy(observation))
             return logits.masked_fill(~torch.from_numpy(mask), ILLEGAL).argmax(-1).numpy()
 
-        return evaluation.evaluate(self.config, evaluation.greedy(self.config, act, buffer.statistics), effort)
+        return evaluation.greedy(self.config, act, statistics)
 
     def _learn(self, optimizer: Any, batch: Batch, step: Callable[[Minibatch], Any]) -> dict[str, float]:
         """`step` on every minibatch, at the update's learning rate."""

@@ -45,6 +45,7 @@ BASELINES = {
     "breakout": "opening-range breakout",
 }
 SAYS = {
+    "checkpoints": "Each is a trial in the ledger: to pick the best of them is to have tried them all.",
     "folds": "Each was judged by a policy that learned from the days before it alone.",
     "figures": "Intervals hold 95 % of what the stationary bootstrap over days gives.",
     "baselines": "All in the same environment at the same costs; the difference is what the policy earned more, day by "
@@ -109,6 +110,11 @@ def tables(study: Mapping[str, Any]) -> list[Table]:
     if "folds" in study:
         head = ["fold", "first day", "last day", "days", "$ per day", "Sharpe", "trades", "largest drawdown, $"]
         found.insert(1, Table("Folds", head, [list(fold.values()) for fold in study["folds"]], SAYS["folds"]))
+    if "checkpoints" in study:
+        head = ["step", "$ per day", "Sharpe", "largest drawdown, $", "trades per day"]
+        found.append(
+            Table("Checkpoints", head, [list(of.values()) for of in study["checkpoints"]], SAYS["checkpoints"])
+        )
     if of := study.get("selection"):
         rows = [
             ["trials in the ledger", of["trials"]],
