@@ -19,7 +19,6 @@ from crossfade.errors import CheckpointError
 from crossfade.nn.normalizer_numpy import Statistics, normalize
 
 SIZES = (1, 7, 64, 1000)
-WINDOWS = (20, 3)
 
 
 @lru_cache
@@ -69,10 +68,20 @@ def same(one: list[np.ndarray], two: list[np.ndarray]) -> bool:
 @pytest.mark.parametrize("network", ["mlp", "seed"])
 @pytest.mark.parametrize("framework", FORWARD)
 def test_growth_keeps_the_function_to_the_last_bit(framework, network, dtype):
-    for window in WINDOWS if framework == "torch" else WINDOWS[:1]:
-        case = phases(network, dtype, window)
-        for n in SIZES:
-            assert same(*both(FORWARD[framework], case, n)), (window, n)
+    for n in SIZES:
+        assert same(*both(FORWARD[framework], phases(network, dtype), n)), n
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_in_torch_it_does_with_any_threads_and_window(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for window in (1, 3, 19):
+            for n in SIZES:
+                assert same(*both(torch_forward, phases("mlp", "float32", window), n)), (window, n)
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("framework", FORWARD)
@@ -129,6 +138,7 @@ def test_a_new_action_is_tried_now_and_then():
 REFUSED = [
     (["env.window=19"], "same window and features"),
     (["features=seed8"], "features: expected sound"),
+    (["normalize_observations=false"], "normalize_observations: expected True"),
     (["hidden=32"], "hidden: expected 64"),
     (["network=seed"], "network: expected mlp"),
     (["dtype=float64"], "dtype: expected float32"),

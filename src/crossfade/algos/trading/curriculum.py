@@ -17,10 +17,11 @@ LIMITS = {  # the least value of a setting, whether it may be taken, and the lar
 
 @dataclass(frozen=True)
 class Curriculum:
-    """For each setting knots `progress:value`, progress being the share of the updates that are done.
+    """For each setting knots `progress:value`, progress being the share of the schedule that is over.
 
     Before the first knot and after the last one the value stays. Two knots at one progress are a jump, from which on
-    the second one holds. Without knots the config's own value holds throughout.
+    the second one holds. Without knots the config's own value holds throughout. What changes holds for accounts under
+    way, too; forced positions are for episodes to come.
     """
 
     drawdown: Knots = ()

@@ -24,7 +24,8 @@ from .curriculum import Curriculum
 
 Parameters = dict[str, np.ndarray]
 NEW_BIAS = -3.0  # beside a HOLD of logit 0 a new action then has a probability of about 5 %
-KEPT = ("features", "network", "hidden", "layers", "dtype")  # what must be the same before and after
+SEEN = ("features", "normalize_observations")  # what any run that takes over parameters must share with theirs
+KEPT = (*SEEN, "network", "hidden", "layers", "dtype")  # what growing leaves alone
 OLD = 3  # actions of phase 1
 
 
@@ -48,9 +49,7 @@ def grow(
             f"expected to grow from phase 1 to phase 2 with the same window and features, got (phase, window, "
             f"n_features) of {seen(old.env)} and {seen(new.env)}. Keep env.window and env.n_features as they were."
         )
-    for name in KEPT:
-        if (was := getattr(old, name)) != (wanted := getattr(new, name)):
-            raise CheckpointError(f"{name}: expected {was} as in phase 1, got {wanted}. Keep it as it was.")
+    _check_same(KEPT, old, new)
     if _shapes(parameters) != _expected(old):
         raise CheckpointError(f"expected parameters of shapes {_expected(old)}, got {_shapes(parameters)}.")
     grown = {name: np.zeros(shape, parameters[name].dtype) for name, shape in _expected(new).items()}
@@ -74,8 +73,8 @@ def divergence(logits: Float[np.ndarray, "n 6"], mask: Bool[np.ndarray, "n 6"]) 
 
 def statistics(config: TradingConfig, buffer: Mapping[str, Any] | None, saved: TradingConfig | None) -> Statistics:
     """Those of the observations of a run, without which its parameters mean nothing."""
-    if saved is not None and saved.features != config.features:
-        raise CheckpointError(f"features: expected {saved.features} as in that run, got {config.features}.")
+    if saved is not None:
+        _check_same(SEEN, saved, config)
     if buffer is None:
         raise CheckpointError(
             "expected a checkpoint with the statistics of its observations, got parameters alone. Give the folder of "
@@ -106,6 +105,12 @@ def told(divergence: Float[np.ndarray, " n"]) -> str:
         return text
     share = (1 - np.exp(-where)).mean()
     return f"{text} Where new actions are legal they get {share:.1%} at first (KL {where.mean():.3g} nats)."
+
+
+def _check_same(names: tuple[str, ...], old: TradingConfig, new: TradingConfig) -> None:
+    for name in names:
+        if (was := getattr(old, name)) != (wanted := getattr(new, name)):
+            raise CheckpointError(f"{name}: expected {was} as in that run, got {wanted}. Keep it as it was.")
 
 
 def _expected(config: TradingConfig) -> dict[str, tuple[int, ...]]:
