@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,6 +90,7 @@ class Climb(Common):
         from ..loading import load_attribute
         from ..parity import Verdict
         from ..registry import SYSTEMS
+        from ..run import RunDir, trials
         from ..trainers.ladder import climb
         from ..trainers.ladder_report import write_page
         from .ladder import LadderTable
@@ -102,6 +103,10 @@ class Climb(Common):
             rungs = climb(
                 system, config, self.runs_dir, modes=modes, updates=self.updates, on_rung=table.add, quiet=silent
             )
+        for rung in rungs:
+            run, at = RunDir.open(rung.run), replace(config, mode=rung.mode)
+            trials.begin(run, at)
+            trials.judged(run, at, "result", rung.result.get("eval/sharpe"), _test_set(system, at))
         pictures = load_attribute(SYSTEMS[system].pictures)(config, {rung.mode: rung.run for rung in rungs})
         page = write_page(self.runs_dir / system / "climb.html", f"{system}: the ladder", rungs, pictures)
         different = any(rung.parity is not None and rung.parity.verdict is Verdict.DIFFERENT for rung in rungs)
