@@ -24,9 +24,10 @@ def test_import_stores_bars_and_prints_its_report(tmp_path: Path, capsys):
 
 
 def test_a_run_learns_from_imported_bars_and_is_judged_by_the_last_of_them(tmp_path: Path, capsys):
-    folder = str(tmp_path / "bars")
+    """Mornings of an hour, so that they are soon over."""
+    folder, mornings = str(tmp_path / "bars"), BARS.where(BARS.minute < 10 * 60 + 30)
     for name in ("ES", "NQ"):
-        path = write(tmp_path / f"{name}.txt", firstrate(BARS))
+        path = write(tmp_path / f"{name}.txt", firstrate(mornings))
         assert main(["data", "import", str(path), "--contract", name, "--to", folder, "--quiet"]) == 0
     small = ["n_envs=4", "n_steps=8", "hidden=8", "epochs=1", "minibatches=1", "env.window=3", "steps=1", "mode=torch"]
     words = [*small, f"data={folder}", "markets=ES,NQ", "--runs-dir", str(tmp_path), "--quiet"]
