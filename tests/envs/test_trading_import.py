@@ -66,6 +66,13 @@ def test_integer_prices_and_nanoseconds_are_read(tmp_path: Path):
     same(importers.read(write(tmp_path / "f.csv", files.databento(BARS, whole=True)), "ES").bars, BARS)
 
 
+def test_a_header_of_tuples_is_read_as_one_of_words(tmp_path: Path):
+    """As tables with several levels of columns come out of other formats."""
+    words = [f"\"('{word}', 'ES=F')\"" for word in ("Close", "High", "Low", "Open", "Volume")]
+    rows = [",".join(["Datetime", *words]), *files.yfinance(BARS)[3:]]
+    same(importers.read(write(tmp_path / "f.csv", rows), "ES").bars, BARS)
+
+
 def test_a_zip_of_several_files_is_one_series(tmp_path: Path):
     half = BARS.stamp < np.median(BARS.stamp)
     with zipfile.ZipFile(tmp_path / "GLBX.zip", "w") as bundle:
@@ -257,6 +264,32 @@ def test_adjusted_prices_may_be_rounded_and_that_is_told(tmp_path: Path):
     assert found.report.rounded > 0.9 * len(BARS.stamp)
     assert "between ticks" in found.report.text()
     np.testing.assert_array_equal(found.bars.close, np.rint(np.round(BARS.close * TICK * 1.013, 4) / TICK))
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_whatever_byte_or_row_is_broken_a_file_is_read_or_refused(name: str, tmp_path: Path):
+    """Never a traceback: bytes changed, rows cut, swapped, repeated and lost."""
+    rng, vendor, path = np.random.default_rng(list(VENDORS).index(name)), VENDORS[name], tmp_path / "broken"
+    rows = vendor.write(BARS.where(BARS.minute < 10 * 60))
+    refused = 0
+    for kind in ("byte", "byte", "cut", "swapped", "repeated", "lost", "head"):
+        broken, (a, b) = list(rows), sorted(rng.integers(0, rng.choice([5, len(rows)]), 2))
+        if kind == "byte":
+            at = rng.integers(len(rows[a]))
+            broken[a] = rows[a][:at] + chr(rng.integers(32, 127)) + rows[a][at + 1 :]
+        broken = {
+            "byte": broken,
+            "cut": [*rows[:b], rows[b][: rng.integers(len(rows[b]))]],
+            "swapped": [*rows[:a], rows[b], *rows[a + 1 : b], rows[a], *rows[b + 1 :]],
+            "repeated": [*rows[:b], rows[a], *rows[b:]],
+            "lost": rows[:a] + rows[b:],
+            "head": rows[:a],
+        }[kind]
+        try:
+            importers.read(write(path, broken), "ES", zone=vendor.zone).report.text()
+        except DataError:
+            refused += 1
+    assert refused >= 2
 
 
 @pytest.mark.parametrize("name", ("f.zip", "f.csv.gz", "f.csv"))

@@ -1,5 +1,6 @@
 """The seven formats in which bars reach users: what they look like, and what has to be known to read them."""
 
+import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def layout(name: str, lines: Sequence[str], source: Source | None) -> Layout:
             refuse(name, 1, f"expected time, open, high, low, close, volume, got {width} columns", _tell(source))
         return Layout(source, delimiter, 0, width, (0,), (1, 2, 3, 4), (5,), None, None)
     rows = 1
-    cells = [_word(cell) for cell in lines[0].split(delimiter)]
+    cells = _words(lines[0], delimiter)
     if cells[0] == "price" and source == "yfinance":  # one row of what, one of tickers, one of the index
         rows = 3
         tickers = {cell.strip() for cell in lines[1].split(delimiter)[1:]} if len(lines) > 2 else set()
@@ -104,7 +105,7 @@ def _detect(name: str, lines: Sequence[str]) -> Source:
         return "histdata" if volumes <= {"0", "0.0"} else "ninjatrader"
     if _ISO.match(first):
         return "firstrate"
-    cells = {_word(cell) for cell in re.split("[,\t]", first)}
+    cells = {word for delimiter in ",\t" for word in _words(first, delimiter)}
     if "ts_event" in cells:
         return "databento"
     if {"date", "time"} <= cells:
@@ -117,12 +118,11 @@ def _detect(name: str, lines: Sequence[str]) -> Source:
     refuse(name, 1, f"expected the beginning of a file of {known}, got {first[:60]!r}", "Name it with --source.")
 
 
-def _word(cell: str) -> str:
-    """The name of a column: `<OPEN>`, `Open` and `('Open', 'ES=F')` are `open`."""
-    cell = cell.strip().strip('"<>').strip()
-    if tupled := re.match(r"\('([^']*)'", cell):
-        cell = tupled[1]
-    return cell.lower()
+def _words(line: str, delimiter: str) -> list[str]:
+    """The names of columns: `<OPEN>`, `Open` and `('Open', 'ES=F')` are `open`."""
+    cells = [cell.strip().strip("<>").strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    tupled = (re.match(r"\('([^']*)'", cell) for cell in cells)
+    return [(found[1] if found else cell).lower() for cell, found in zip(cells, tupled, strict=True)]
 
 
 def _tell(source: Source) -> str:

@@ -1,8 +1,8 @@
 """Which delivery month is traded in which session, where a file holds several.
 
-The month of a session is the one that had the most volume in the session before: known in time, and what traders do.
-Once left, a month is not returned to. Sessions are those of the exchange, from 18:00 in New York to 17:00 of the day
-they are named after.
+The month of a session is the one that had the most volume in the session before, of the first its own: known in time,
+and what traders do. Once left, a month is not returned to. Sessions are those of the exchange, from 18:00 in New York
+to 17:00 of the day they are named after.
 """
 
 import re
