@@ -174,7 +174,7 @@ def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(unjudge
     replace(longer, steps=4, schedule=2).check_resumed(run.read_config(TradingConfig))  # nothing changes
     constant = replace(chosen, lr_final=chosen.lr, curriculum=Curriculum())
     replace(constant, steps=9).check_resumed(constant)
-    with pytest.raises(UsageError, match="rules"):
+    with pytest.raises(UsageError, match="progress"):
         replace(constant, rules="seed_jax", steps=9).check_resumed(constant)
 
 
@@ -275,6 +275,8 @@ def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
     logged = [row for row in rows(run.path) if "train/loss" in row]
     assert [event.step for event in events.Scalars("train/loss")] == [row["step"] for row in logged]
     assert {"train/action_share_1", "eval/daily"} <= set(events.Tags()["scalars"])
+    assert [event.value for event in events.Scalars("train/curriculum.drawdown")] == [190, 150]  # means of two updates
+    assert [event.value for event in events.Scalars("train/lr")] == pytest.approx([3e-4 * 7 / 8, 3e-4 * 3 / 8])
     with pytest.warns(UserWarning, match="orbax holds weights only; left out: optimizer, replay"):
         assert main(["convert", str(run.path), "--to", "orbax", "--out", str(tmp_path / "orbax")]) == 0
     expected, found = checkpoint.load(run.checkpoints, side="numpy").params, checkpoint.import_orbax(tmp_path / "orbax")

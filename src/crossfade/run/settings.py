@@ -37,5 +37,9 @@ class RunConfig:
         if self.seed < 0:
             raise UsageError(f"seed: expected 0 or more, got {self.seed}.")
 
+    def course(self, update: int) -> dict[str, float]:
+        """Settings that change as training goes on, by name, as they are during an update; they are logged."""
+        return {}
+
     def check_resumed(self, saved: Any) -> None:
         """Refuses to go on with a run by settings that would break its course; most systems have nothing to refuse."""

@@ -18,7 +18,7 @@ from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
 from ..run.files import write_array
 from ..run.finite import check_finite
 from ..run.settings import RunConfig
-from .trainer import Snapshot, Trainer, as_arrays
+from .trainer import Snapshot, Trainer, as_arrays, columns
 
 
 def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = None, step: int = 0) -> Trainer:
@@ -121,6 +121,7 @@ def train(
             metrics = trainer.run(step, n)
             check_finite(metrics, step, lambda: find_bad(getattr(config, "env", None)))
             seconds.append((n, time.perf_counter() - began))
+            metrics |= columns([config.course(i) for i in range(step, step + n)])
             return {f"train/{name}": values for name, values in metrics.items()} | {"updates": step + 1 + np.arange(n)}
 
         def save(step: int, window: dict[str, np.ndarray]) -> None:

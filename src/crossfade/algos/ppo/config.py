@@ -90,16 +90,15 @@ class PPOConfig(RunConfig):
         """Adam's learning rate during an update, counted from 0."""
         return self.lr + (self.lr_final - self.lr) * self.progress(update)
 
-    def scheduled(self) -> list[str]:
-        """Settings that change as training goes on."""
-        return ["lr"] if self.lr_final != self.lr else []
+    def course(self, update: int) -> dict[str, float]:
+        return {"lr": self.learning_rate(update)} if self.lr_final != self.lr else {}
 
     def check_resumed(self, saved: Any) -> None:
         """A run may be prolonged; what runs by a schedule must then be told how."""
-        if self.horizon != saved.horizon and self.schedule is None and self.scheduled():
+        if self.horizon != saved.horizon and self.schedule is None and self.course(0):
             raise UsageError(
                 f"steps: the run was meant for {saved.horizon} updates, over which these change: "
-                f"{', '.join(self.scheduled())}. With steps={self.steps} they would jump in the middle of it. Say "
+                f"{', '.join(self.course(0))}. With steps={self.steps} they would jump in the middle of it. Say "
                 f"schedule={saved.horizon} to keep their course and then their last values, or schedule={self.steps} "
                 "to stretch it from here on."
             )

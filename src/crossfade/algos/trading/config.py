@@ -117,9 +117,17 @@ class TradingConfig(PPOConfig):
         first = replace(self.env, phase=1)
         return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
 
-    def scheduled(self) -> list[str]:
-        moving = [f"curriculum.{f.name}" for f in fields(Curriculum) if getattr(self.curriculum, f.name)]
-        return [*super().scheduled(), *moving, *(["rules"] if self.params.rules.reward != "equity" else [])]
+    def course(self, update: int) -> dict[str, float]:
+        """The rate, the curriculum, and progress where rewards depend on it."""
+        progress, names = (
+            self.progress(update),
+            [f.name for f in fields(Curriculum) if getattr(self.curriculum, f.name)],
+        )
+        return {
+            **super().course(update),
+            **{f"curriculum.{name}": self.curriculum.at(name, progress, None) for name in names},
+            **({"progress": progress} if self.params.rules.reward != "equity" else {}),
+        }
 
     @property
     def parts(self) -> tuple[str, str, str]:
