@@ -103,3 +103,11 @@ def test_bars_outside_their_own_range_are_seen():
 def test_bars_that_are_missing_do_no_harm():
     found = facts.facts("ES", synthetic.bars(("ES",), 60, mode="gappy")["ES"])
     assert all(np.isfinite(fact.value) for fact in found if fact.name != "leverage")
+
+
+def test_a_figure_that_needs_more_bars_is_left_open():
+    """Three mornings without a move: nothing to measure, no warning, no verdict."""
+    bars = by_hand([[100_000] * 40] * 3, [100_000] * 3)
+    found = {fact.name: fact for fact in facts.facts("ES", bars)}
+    assert np.isnan(found["kurtosis 1m"].value) and np.isnan(found["open / lunch"].value)
+    assert found["tail index"].text().startswith("-") and found["tail index"].plain()["value"] is None

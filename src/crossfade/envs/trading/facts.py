@@ -16,6 +16,7 @@ from .sessions import OPEN, within
 END = 16 * 60
 LUNCH = 12 * 60, 13 * 60 + 30
 LAGS = range(2, 11)
+LEAST = 10  # returns that a figure needs at least
 LEVERAGE_DAYS = 1000
 LEVERAGE_LAGS = range(1, 11)
 Returns = Float[np.ndarray, "days minutes"]
@@ -53,10 +54,10 @@ def facts(name: str, bars: Bars) -> list[Fact]:
     usual = np.nansum(size, 0) / np.maximum(np.isfinite(size).sum(0), 1)
     calm = size / np.where(usual > 0, usual, np.nan)  # freed from the shape of the day
     kurtosis = {n: _kurtosis(_sums(r, n)) for n in (1, 30)}
-    parkinson = np.sqrt(np.nanmean(spread**2) / (4 * np.log(2)) / np.nanmean(r**2))
+    parkinson = np.sqrt(_ratio(_mean(spread**2) / (4 * np.log(2)), _mean(r**2)))
     minute = OPEN + 1 + np.arange(r.shape[1])
-    lively = np.sqrt(np.nanmean(r[:, minute < OPEN + 30] ** 2))
-    lunch = np.sqrt(np.nanmean(r[:, (minute >= LUNCH[0]) & (minute < LUNCH[1])] ** 2))
+    lively = _mean(r[:, minute < OPEN + 30] ** 2)
+    lunch = _mean(r[:, (minute >= LUNCH[0]) & (minute < LUNCH[1])] ** 2)
     sane = (bars.low <= np.minimum(bars.open, bars.close)) & (bars.high >= np.maximum(bars.open, bars.close))
     return [
         Fact("returns acf 2..10", max(abs(_acf(r, k)) for k in LAGS), 0, 0.05, "largest autocorrelation of returns"),
@@ -68,7 +69,13 @@ def facts(name: str, bars: Bars) -> list[Fact]:
         Fact("variance ratio 5", _variance_ratio(r, 5), 0.8, 1.1, "variance of 5 minutes over 5 times that of one"),
         Fact("variance ratio 30", _variance_ratio(r, 30), 0.8, 1.1, "variance of 30 minutes over 30 times that of one"),
         Fact("volume with |return|", _correlation(volume, size), 0.3, 0.7, "volume comes with movement"),
-        Fact("open / lunch", lively / lunch, 1.8, 3.5, "volatility of the first half hour over that of noon"),
+        Fact(
+            "open / lunch",
+            np.sqrt(_ratio(lively, lunch)),
+            1.8,
+            3.5,
+            "volatility of the first half hour over that of noon",
+        ),
         Fact("Parkinson", parkinson, 0.8, 1.1, "volatility by ranges over volatility by closes"),
         Fact("leverage", _leverage(bars), -1, 0, f"daily return and later |return|, {LEVERAGE_DAYS} days at least"),
         Fact("overnight share", _overnight(bars), 0.15, 0.35, "variance of the night over that of the whole day"),
@@ -94,6 +101,16 @@ def _days(bars: Bars) -> tuple[Returns, Returns, Returns]:
     return np.diff(close, axis=1), volume[:, 1:], (high - low)[:, 1:]
 
 
+def _mean(x: Returns) -> float:
+    """Over what is there; nan where too little is, as of all figures here."""
+    x = x[np.isfinite(x)]
+    return float(x.mean()) if len(x) >= LEAST else float("nan")
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else float("nan")
+
+
 def _sums(r: Returns, n: int) -> Float[np.ndarray, " sums"]:
     """Returns over n minutes that do not overlap."""
     whole = r.shape[1] // n * n
@@ -107,22 +124,28 @@ def _acf(x: Returns, lag: int) -> float:
 
 def _correlation(a: Returns, b: Returns) -> float:
     both = np.isfinite(a) & np.isfinite(b)
-    return float(np.corrcoef(a[both], b[both])[0, 1])
+    a, b = a[both], b[both]
+    return float(np.corrcoef(a, b)[0, 1]) if len(a) >= LEAST and a.std() and b.std() else float("nan")
 
 
 def _kurtosis(x: Float[np.ndarray, " sums"]) -> float:
     """Fourth moment over the square of the second: 3 of a normal law."""
+    if len(x) < LEAST or not x.std():
+        return float("nan")
     x = x - x.mean()
     return float((x**4).mean() / (x**2).mean() ** 2)
 
 
 def _variance_ratio(r: Returns, n: int) -> float:
-    return float(_sums(r, n).var() / (n * np.nanvar(r)))
+    total, single = _sums(r, n), _sums(r, 1)
+    return float(total.var() / (n * single.var())) if len(total) >= LEAST and single.std() else float("nan")
 
 
 def _hill(r: Returns, share: float = 0.01) -> float:
     size = np.sort(np.abs(r[np.isfinite(r)]))[::-1]
     k = max(int(share * len(size)), 10)
+    if len(size) <= k or size[0] == size[k] or not size[k]:
+        return float("nan")
     return float(1 / np.mean(np.log(size[:k] / size[k])))
 
 
@@ -147,4 +170,4 @@ def _overnight(bars: Bars) -> float:
     if len(first) < 3:
         return float("nan")
     night = np.var(first[1:] - last[:-1])
-    return float(night / (night + np.var(last - first)))
+    return _ratio(float(night), float(night + np.var(last - first)))
