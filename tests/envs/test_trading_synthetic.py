@@ -62,6 +62,18 @@ def test_the_planted_drift_has_the_sign_that_the_volume_shows():
     assert np.mean(sign * np.array(drift)) == pytest.approx(synthetic.PLANTED_DRIFT * 450, rel=0.3)
 
 
+def test_regimes_last_as_long_as_they_say():
+    """Every state but the one before is as likely to follow, so each is entered a quarter of the times."""
+    drift, volatility = synthetic._regimes(np.random.default_rng(0), 400_000)
+    minutes = np.array([regime.minutes for regime in synthetic.REGIMES])
+    for regime, share in zip(synthetic.REGIMES, minutes / minutes.sum(), strict=True):
+        within = (drift == regime.drift) & (volatility == regime.volatility)
+        entered = (np.diff(within.astype(int)) == 1).sum()
+        assert within.mean() == pytest.approx(share, rel=0.1)
+        assert within.sum() / entered == pytest.approx(regime.minutes, rel=0.1)
+    assert synthetic.bars(("ES",), 2, mode="regime")["ES"].close.min() > 0
+
+
 def test_unknown_markets_and_no_days_are_refused():
     with pytest.raises(UsageError, match="Did you mean 'planted'"):
         synthetic.named("plante")

@@ -3,8 +3,9 @@
 The default has the facts of index futures: volatility that clusters over days and minutes and rises after losses, a
 U-shaped day, fat tails, news jumps, gaps over night, volume that follows both, one common factor. `martingale` is a
 walk of single ticks without drift, so that no strategy can win, `jumping_martingale` one that also jumps between bars;
-`planted` gives each day a drift whose sign the volume shows from the first bar on. `bootstrap` is made elsewhere, of a
-user's own bars. The others break something on purpose.
+`planted` gives each day a drift whose sign the volume shows from the first bar on. `regime` adds hidden states that
+last for a while: up, down, to and fro, shock. `bootstrap` is made elsewhere, of a user's own bars. The others break
+something on purpose.
 """
 
 from collections.abc import Sequence
@@ -53,6 +54,22 @@ LAWS = {
     "GC": Law(2300, 0.15, 0.10),
     "CL": Law(75, 0.35, 0.25),
 }
+
+
+class Regime(NamedTuple):
+    """A state of the market `regime`."""
+
+    drift: float  # per minute, in its standard deviations
+    volatility: float
+    minutes: float  # that it lasts, on average
+
+
+REGIMES = (
+    Regime(0.15, 1.0, 90),  # up
+    Regime(-0.15, 1.0, 90),  # down
+    Regime(0.0, 0.7, 120),  # to and fro
+    Regime(0.0, 2.5, 15),  # shock
+)
 PARENTS = {"MES": "ES", "MNQ": "NQ", "MYM": "YM", "M2K": "RTY", "MGC": "GC", "MCL": "CL"}
 
 
@@ -122,7 +139,8 @@ def _market(name: str, dates: list[date], common: np.random.Generator, own: np.r
         news[:, at - WARM_UP] = happens * np.clip(common.standard_t(3, days), -6, 6) * 4 * base
     moves[:, 0] += news.reshape(-1)
     if mode == "regime":
-        moves += _regimes(common, days)[:, None] * base / SUB
+        drift, volatility = _regimes(common, n)
+        moves = moves * volatility[:, None] + drift[:, None] * base / SUB
     moves = moves.reshape(days, PER_DAY, SUB)
 
     gap = _student(common, (days,), 4.0) * rho + _student(own, (days,), 4.0) * rest
@@ -188,13 +206,15 @@ def _day_shape() -> Float[np.ndarray, " minutes"]:
     return shape / np.sqrt((shape**2).mean())
 
 
-def _regimes(rng: np.random.Generator, days: int) -> Float[np.ndarray, " bars"]:
-    """Drift of a hidden state that lasts about 90 minutes: up, down or none, in standard deviations of a minute."""
-    n = days * PER_DAY
-    change = rng.random(n) < 1 / 90
-    change[0] = True
-    states = rng.choice([-0.15, 0.0, 0.15], n)
-    return states[np.maximum.accumulate(np.where(change, np.arange(n), 0))]
+def _regimes(rng: np.random.Generator, n: int) -> tuple[Float[np.ndarray, " bars"], Float[np.ndarray, " bars"]]:
+    """Drift and volatility of a hidden state that lasts for a while and then is another one."""
+    drift, volatility, at, now = np.empty(n), np.empty(n), 0, 0
+    while at < n:
+        now = (now + rng.integers(1, len(REGIMES))) % len(REGIMES)
+        regime = REGIMES[now]
+        until = at + int(rng.geometric(1 / regime.minutes))
+        drift[at:until], volatility[at:until], at = regime.drift, regime.volatility, until
+    return drift, volatility
 
 
 def _student(rng: np.random.Generator, shape: tuple[int, ...], nu: float) -> np.ndarray:
