@@ -1,6 +1,7 @@
 """The figures of an evaluation, each against a hand-worked case, a closed form, brute force or a published example."""
 
 import math
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -147,3 +148,34 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
 def test_an_interval_of_figures_that_are_mostly_undefined_is_undefined():
     assert all(map(math.isnan, statistics.interval(np.array([math.nan, math.nan, 1.0]))))
     assert statistics.interval(np.array([math.nan, *np.arange(201.0)])) == (5.0, 195.0)
+
+
+def overfitting_by_hand(daily: np.ndarray, blocks: int) -> float:
+    """As the paper says it, half by half."""
+    parts, over, halves = np.array_split(daily, blocks, axis=1), 0, list(combinations(range(blocks), blocks // 2))
+    ratio = lambda chosen: [
+        row.mean() / row.std() if row.std() else 0.0 for row in np.concatenate([parts[i] for i in chosen], 1)
+    ]
+    for half in halves:
+        inside, outside = ratio(half), ratio([i for i in range(blocks) if i not in half])
+        rank = sorted(outside).index(outside[int(np.argmax(inside))]) + 1
+        over += rank / (len(daily) + 1) <= 0.5
+    return over / len(halves)
+
+
+def test_overfitting_is_what_the_paper_says_half_by_half():
+    rng = np.random.default_rng(0)
+    for trials in (2, 5, 8):
+        daily = rng.normal(size=(trials, 60))
+        daily[0] = 0 if trials == 5 else daily[0]
+        assert statistics.overfitting(daily, 6) == pytest.approx(overfitting_by_hand(daily, 6))
+
+
+def test_trials_of_noise_are_overfitted_half_of_the_time_and_a_true_one_never():
+    rng = np.random.default_rng(1)
+    noise = [statistics.overfitting(rng.normal(size=(10, 100))) for _ in range(100)]
+    assert np.mean(noise) == pytest.approx(0.5, abs=0.08)
+    good = rng.normal(size=(10, 100))
+    good[3] += 1.0
+    assert statistics.overfitting(good) == 0
+    assert math.isnan(statistics.overfitting(good[:1])) and math.isnan(statistics.overfitting(good[:, :19]))

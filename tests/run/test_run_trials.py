@@ -35,7 +35,7 @@ def test_a_trial_is_a_set_of_settings(tmp_path):
         with make(tmp_path, config) as run:
             trials.begin(run, config)
     assert trials.read(tmp_path, "trading").trials == 3
-    assert trials.read(tmp_path, "gflownet") == trials.Tried(0, {}, {})
+    assert trials.read(tmp_path, "gflownet") == trials.Tried(0, {}, {}, {})
 
 
 def test_parameters_to_start_from_make_another_trial(tmp_path):
@@ -56,6 +56,17 @@ def test_scores_and_looks_are_those_of_the_trial_that_was_trained(tmp_path):
     found = trials.read(tmp_path, "trading")
     assert found.trials == 2 and sorted(found.scores.values()) == [-0.5, 1.25]
     assert found.opened == {"spring": 3, "autumn": 1}
+    assert set(found.runs["spring"].values()) == {run.path.name, other.path.name}
+
+
+def test_a_checkpoint_that_was_looked_at_is_a_trial(tmp_path):
+    with make(tmp_path) as run:
+        trials.begin(run, Settings())
+        for step in (10, 20, 10):
+            trials.judged(run, Settings(), "eval", 0.5, "spring", step)
+        trials.judged(run, Settings(), "eval", 0.25, "spring")
+    found = trials.read(tmp_path, "trading")
+    assert found.trials == 3 and found.scores[trials.digest(Settings())] == 0.25
 
 
 def test_what_is_written_is_never_changed_and_is_plain_json(tmp_path):

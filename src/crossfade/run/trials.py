@@ -31,6 +31,7 @@ class Tried(NamedTuple):
     trials: int
     scores: dict[str, float]  # of each trial the last known, by its digest
     opened: dict[str, int]  # how often each test set was looked at, by training or evaluation
+    runs: dict[str, dict[str, str]]  # of each test set the trials that were judged by it, with the name of a run
 
 
 def begin(run: RunDir, config: Any, test_set: str = "", weights: Path | None = None) -> None:
@@ -64,7 +65,8 @@ def read(runs_dir: Path, system: str) -> Tried:
     rows = [row for row in _rows(runs_dir) if row["system"] == system]
     scores = {row["trial"]: row["score"] for row in rows if row["score"] is not None}
     opened = Counter(row["test_set"] for row in rows if row["test_set"])
-    return Tried(len({row["trial"] for row in rows}), scores, dict(opened))
+    runs = {name: {row["trial"]: row["run"] for row in rows if row["test_set"] == name} for name in opened}
+    return Tried(len({row["trial"] for row in rows}), scores, dict(opened), runs)
 
 
 def digest(config: Any, extra: str = "") -> str:

@@ -204,6 +204,8 @@ class Eval(Common):
 
     def _study(self, run: Any, config: Any, found: Any, curve: list[dict[str, float]]) -> dict[str, Any]:
         """With what the ledger knows; these looks at the test set are written down first, and count."""
+        import numpy as np
+
         from ..algos.trading.study import selection
         from ..run import trials
 
@@ -211,7 +213,9 @@ class Eval(Common):
         for row in curve:
             trials.judged(run, config, "eval", row["sharpe"], found.test_set, int(row["step"]))
         tried = trials.read(run.path.parent.parent, run.meta["system"])
-        picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()))
+        judged = [run.path.parent / name / "eval" / "daily.npy" for name in tried.runs[found.test_set].values()]
+        dailies = [np.load(path, allow_pickle=False) for path in dict.fromkeys(judged) if path.exists()]
+        picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()), dailies)
         chosen = {**picked, "opened": tried.opened[found.test_set]}
         return {**found.study, **({"checkpoints": curve} if curve else {}), "selection": chosen}
 

@@ -5,6 +5,7 @@ undefined figure (no spread, no loss, no trade) is NaN, or infinite where that i
 """
 
 import math
+from itertools import combinations
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -131,6 +132,33 @@ def minimum_sessions(of: Moments, confidence: float = 0.95) -> float:
         return math.nan if math.isnan(of.sharpe) else math.inf
     variance = 1 - of.skewness * of.sharpe + (of.kurtosis - 1) / 4 * of.sharpe**2
     return 1 + variance * (NormalDist().inv_cdf(confidence) / of.sharpe) ** 2
+
+
+def overfitting(daily: Float[np.ndarray, "trials sessions"], blocks: int = 10) -> float:
+    """Probability of backtest overfitting (Bailey, Borwein, Lopez de Prado and Zhu 2015), by their cross-validation.
+
+    Sessions are cut into blocks; for every half of the blocks the trial that is best there, by Sharpe ratio, is looked
+    up in the other half: the share of halves whose best is there no better than the median. A trial that never traded
+    has the ratio 0. NaN with fewer than two trials, or fewer than two sessions for each block.
+    """
+    trials, sessions = daily.shape
+    if trials < 2 or sessions < 2 * blocks:
+        return math.nan
+    edges = [sessions * i // blocks for i in range(blocks)]
+    size = np.diff([*edges, sessions])
+    sums, squares = (np.add.reduceat(power, edges, axis=1) for power in (daily, daily**2))
+    halves = np.array([[i in half for i in range(blocks)] for half in combinations(range(blocks), blocks // 2)])
+
+    def ratios(chosen: np.ndarray) -> np.ndarray:
+        n = chosen @ size
+        mean = sums @ chosen.T / n
+        spread = np.sqrt(np.maximum(squares @ chosen.T / n - mean**2, 0.0))
+        return np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+
+    inside, outside = ratios(halves), ratios(~halves)
+    best = np.take_along_axis(outside, inside.argmax(0)[None], 0)
+    below = (outside < best).sum(0) + (outside == best).sum(0) / 2 + 0.5  # its rank, from 1; equal ones share theirs
+    return float((below / (trials + 1) <= 0.5).mean())
 
 
 def block_length(sessions: int) -> float:

@@ -121,18 +121,25 @@ def odds(found: Findings, effort: Effort, key: np.ndarray, block: float) -> dict
     return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.firms.items()}
 
 
-def selection(moments: Mapping[str, Any], trials: int, sharpes: Sequence[float]) -> dict[str, Any]:
-    """How much of the Sharpe ratio is left once it is known to be picked from `trials`, whose annual ratios are known
-    as far as they were evaluated. Their variance is taken to be at least that of chance, 1 / (days - 1)."""
+def selection(
+    moments: Mapping[str, Any], trials: int, sharpes: Sequence[float], dailies: Sequence[np.ndarray] = ()
+) -> dict[str, Any]:
+    """How much of the Sharpe ratio is left once it is known to be picked from `trials`.
+
+    `sharpes` are their annual ratios as far as they were evaluated; the variance of them is taken to be at least that
+    of chance, 1 / (days - 1). `dailies` are the results of those that were judged by the same days.
+    """
     of = statistics.Moments(**moments)
     spread = float(np.var(sharpes, ddof=1)) / statistics.YEAR if len(sharpes) > 1 else 0.0
     variance = max(spread, 1 / max(of.sessions - 1, 1))
+    known = [daily for daily in dailies if len(daily) == of.sessions]
     return {
         "trials": trials,
         "expected_best": float(statistics.expected_best(trials, variance) * np.sqrt(statistics.YEAR)),
         "probabilistic_sharpe": statistics.probabilistic_sharpe(of),
         "deflated_sharpe": statistics.deflated_sharpe(of, trials, variance),
         "minimum_days": statistics.minimum_sessions(of),
+        "overfitting": statistics.overfitting(np.stack(known)) if known else float("nan"),
     }
 
 

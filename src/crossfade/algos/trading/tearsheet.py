@@ -53,7 +53,8 @@ SAYS = {
     "fills": "The frozen policy again, under other answers to what a bar does not say.",
     "firms": "Accounts that go through days drawn in blocks until they pass, are lost or run out of days.",
     "selection": "Sharpe ratios are of a year. Deflated is the probability that the true one is above 0 after the best "
-    "of all trials in the ledger was picked.",
+    "of all trials in the ledger was picked; overfitted is one that is best on half of the days and below the median "
+    "on the other half.",
 }
 
 
@@ -122,6 +123,7 @@ def tables(study: Mapping[str, Any]) -> list[Table]:
             ["probability that the true ratio is above 0", of["probabilistic_sharpe"]],
             ["the same, deflated by the trials", of["deflated_sharpe"]],
             ["days needed for 95 % of the first", of["minimum_days"]],
+            ["probability that the best trial was overfitted", of["overfitting"]],
             ["times these days were looked at", of["opened"]],
         ]
         found.append(Table("Selection", ["", "value"], rows, SAYS["selection"]))
