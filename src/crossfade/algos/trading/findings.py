@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ...envs.trading.params import Reason
-from . import baselines, firms, ledger
+from . import baselines, firms, hindsight, ledger
 from .firms import Days
 from .ledger import Trades
 from .record import Record
@@ -30,6 +30,7 @@ class Findings(NamedTuple):
     costs: dict[str, ByDay]  # commission and slippage
     others: dict[str, Float[np.ndarray, "repeats days"]]  # results of those it is compared with
     fills: dict[str, ByDay]  # results under other rules
+    hindsight: ByDay  # what could have been earned at most
     paths: Days  # equity within each day
     trades: Trades
     counts: dict[str, int]  # of bars and sessions
@@ -61,6 +62,7 @@ def find(
         {name: stage.by_day(cents / 100) for name, cents in paid.items()},
         {"flat": scripts["flat"], **blind, **scripts},
         fills(stage, trader).daily,
+        stage.by_day(hindsight.best(stage)),
         firms.days(record, stage.market, stage.settings, *stage.at, day),
         listed,
         {
@@ -96,6 +98,7 @@ def join(parts: Sequence[Findings]) -> Findings:
         stack([part.costs for part in parts]),
         stack([part.others for part in parts]),
         stack([part.fills for part in parts]),
+        np.concatenate([part.hindsight for part in parts]),
         Days(low, high, close, np.concatenate([part.paths.traded for part in parts])),
         Trades(*(np.concatenate(columns) for columns in zip(*(part.trades for part in parts), strict=True))),
         {name: sum(part.counts[name] for part in parts) for name in parts[0].counts},

@@ -46,6 +46,10 @@ def study(config: TradingConfig, found: Findings, effort: Effort) -> dict[str, A
         "months": months(found.days, daily),
         "baselines": {name: _compare(daily, other, drawn) for name, other in found.others.items()},
         "fills": {name: {"per_day": float(other.mean())} for name, other in found.fills.items()},
+        "hindsight": {
+            "per_day": float(found.hindsight.mean()),
+            "share": float(daily.sum() / found.hindsight.sum()) if found.hindsight.any() else float("nan"),
+        },
         "firms": odds(found, effort, firms_key, block),
         "moments": statistics.moments(daily)._asdict(),
     }

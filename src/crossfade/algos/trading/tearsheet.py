@@ -80,6 +80,8 @@ def headline(study: Mapping[str, Any]) -> str:
 def tables(study: Mapping[str, Any]) -> list[Table]:
     """Everything in the study, in the order in which a reader asks."""
     figures = [[LABELS[name], of["value"], interval(of)] for name, of in study["figures"].items()]
+    figures += [["$ per day at most, in hindsight", study["hindsight"]["per_day"], ""]]
+    figures += [["share of that", study["hindsight"]["share"], ""]]
     trades = [[LABELS[name], value] for name, value in study["trades"].items()]
     costs = [[name, value, _share(value, study["trades"]["number"])] for name, value in study["costs"].items()]
     exits = [[name.replace("_", " "), of["trades"], of["dollars"]] for name, of in study["exits"].items()]
