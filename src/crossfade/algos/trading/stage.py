@@ -73,7 +73,7 @@ class Stage:
 
     @cached_property
     def settings(self) -> Settings:
-        final = world.settings(self.config, self.config.steps)
+        final = world.settings(self.config, self.config.horizon)
         return final._replace(max_bars=np.array(Settings().max_bars, np.int32))
 
     @cached_property
