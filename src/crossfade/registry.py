@@ -55,6 +55,10 @@ TWINS = {
         "trajectory balance on a small hypergrid, from parameters to trajectories",
         "crossfade.parity.cases.gflownet:gflownet",
     ),
+    "trading": Item(
+        "PPO on futures, phase 2: network, loss, updates, accounts (equal to the last bit) and rollouts",
+        "crossfade.parity.cases.trading:trading",
+    ),
     "policy_value": Item(
         "PPO loss of a small policy/value net, Adam with clipping", "crossfade.parity.cases:policy_value"
     ),
