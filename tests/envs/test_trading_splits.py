@@ -10,6 +10,7 @@ from trading_files import firstrate, some_bars, write
 
 from crossfade.algos.trading import data, world
 from crossfade.algos.trading.config import TradingConfig
+from crossfade.cli import main
 from crossfade.envs.trading import bootstrap, build, importers, splits, synthetic
 from crossfade.envs.trading.importers import store
 from crossfade.envs.trading.sessions import within
@@ -154,3 +155,18 @@ def test_a_config_may_learn_from_resampled_days_and_is_judged_by_real_ones(tmp_p
         np.testing.assert_array_equal(of, expected)
     with pytest.raises(UsageError, match="name their folder"):
         data.market(replace(resampled, data=None))
+
+
+def test_a_run_goes_on_only_with_the_bars_it_has_learned_from(tmp_path: Path, capsys):
+    bars, runs = tmp_path / "bars", tmp_path / "runs"
+    keep = lambda of: store.save(bars, "ES", importers.read(write(tmp_path / "f.txt", firstrate(of)), "ES"))
+    small = ["mode=torch", "n_envs=4", "n_steps=4", "hidden=4", "env.window=2", "minibatches=1", "epochs=1"]
+    keep(BARS)
+    assert main(["train", "trading", f"data={bars}", *small, "steps=1", "--runs-dir", str(runs), "--quiet"]) == 0
+    [run] = (runs / "trading").iterdir()
+    go_on = ["train", "--resume", str(run), "steps=2", "schedule=2", "--quiet"]
+    keep(BARS._replace(volume=BARS.volume + 1))
+    assert main(go_on) == 1
+    assert "ES.safetensors: expected what the run has read so far" in capsys.readouterr().err
+    keep(BARS)
+    assert main(go_on) == 0

@@ -1,5 +1,6 @@
 """Under which circumstances a run was made: enough to judge and repeat its figures, nothing about who made it."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -25,6 +26,15 @@ def session(argv: Sequence[str] | None = None) -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
+
+
+def digests(files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of each file, by its name."""
+    found = {}
+    for path in files:
+        with open(path, "rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def versions() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The settings every system shares; a system's own config extends this one."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
@@ -36,6 +37,11 @@ class RunConfig:
                 raise UsageError(f"{name}: expected at least {least}, got {value}.")
         if self.seed < 0:
             raise UsageError(f"seed: expected 0 or more, got {self.seed}.")
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Files that the run reads: it is resumed only while they are what they were."""
+        return ()
 
     def course(self, update: int) -> dict[str, float]:
         """Settings that change as training goes on, by name, as they are during an update; they are logged."""

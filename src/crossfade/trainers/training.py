@@ -17,6 +17,7 @@ from ..registry import SYSTEMS, lookup
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
 from ..run.files import write_array
 from ..run.finite import check_finite
+from ..run.provenance import digests
 from ..run.settings import RunConfig
 from .trainer import Snapshot, Trainer, as_arrays, columns
 
@@ -79,6 +80,10 @@ def adopt(system: str, config: RunConfig, weights: Path) -> tuple[Snapshot, str]
     return Snapshot(parameters, buffer=as_arrays(buffer)), note
 
 
+def _changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    return [name for name in before | now if before.get(name) != now.get(name)]
+
+
 @contextlib.contextmanager
 def precision(config: RunConfig) -> Iterator[None]:
     """64-bit JAX for a float64 run, and only for that."""
@@ -111,6 +116,12 @@ def train(
         began_at = bundle.step if bundle else 0
         snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else start
         trainer = make_trainer(system, config, snapshot, began_at)
+        sources = digests(config.sources)
+        if bundle and (changed := _changed(bundle.meta.get("sources", sources), sources)):
+            raise CheckpointError(
+                f"{', '.join(changed)}: expected what the run has read so far, got other contents. Put them back, or "
+                f"begin a new run with --weights {run.path}."
+            )
         if resume:
             run.resume(began_at)
             run.save_config(config)
@@ -133,7 +144,7 @@ def train(
                 replay={"window": window, "buffer": state.buffer},
                 step=step,
                 keep=config.keep,
-                meta={"system": system, "mode": config.mode},
+                meta={"system": system, "mode": config.mode, "sources": sources},
             )
 
         evaluation: dict[str, float] = {}

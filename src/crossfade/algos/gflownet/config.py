@@ -1,6 +1,7 @@
 """The settings of a GFlowNet: one config for both frameworks and every mode."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from ...config import choice
@@ -75,6 +76,10 @@ class GFlowNetConfig(RunConfig):
     """A published fault: a finished object keeps its ordinary parents, so P_B of stop is not 1."""
     legacy_untied_trunk: bool = False
     """A published fault: the shared trunk is copied at the start and its two copies are trained apart."""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return () if self.data in (None, "all") else (Path(self.data),)
 
     def __post_init__(self):
         super().__post_init__()

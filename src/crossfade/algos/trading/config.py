@@ -1,9 +1,11 @@
 """The settings of trading: PPO's, and those of the market and the account."""
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Literal
 
 from ...envs.trading.contracts import contract
+from ...envs.trading.importers import store
 from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
@@ -110,6 +112,10 @@ class TradingConfig(PPOConfig):
     def params(self) -> TradingParams:
         """The rules of the environment, those of `rules` in place."""
         return self.env if self.rules == "sound" else replace(self.env, rules=RULES[self.rules])
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return () if self.data is None else tuple(Path(self.data) / store.file_name(name) for name in self.markets)
 
     @property
     def base(self) -> tuple[int, int] | None:
