@@ -180,7 +180,7 @@ def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(unjudge
 
 @pytest.mark.parametrize("mode", ["torch", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])])
 def test_a_killed_run_resumes_bit_for_bit(mode, unjudged, tmp_path):
-    steps = 1000 if mode == "jax_full" else 20
+    steps = 300 if mode == "jax_full" else 20
     pace = [f"steps={steps}", "chunk=5", "log_every=5", "checkpoint_every=5", "eval_every=0"]
     words = [
         "train",

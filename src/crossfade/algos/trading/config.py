@@ -30,9 +30,9 @@ class TradingConfig(PPOConfig):
     embargo: int = 1
     """Sessions left out between those learned from and those held out."""
     market: MarketMode = "default"
-    """Which synthetic market: the default, or one with a known truth."""
+    """Which synthetic market: the default, or one with a known truth; `bootstrap` resamples the days of `data`."""
     days: int = 60
-    """Days to learn from."""
+    """Days to learn from; of imported bars all of them."""
     eval_days: int = 60
     """Days held out, of another seed, on which the greedy policy is judged."""
     data_seed: int = 0
