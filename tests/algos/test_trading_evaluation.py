@@ -26,7 +26,7 @@ from crossfade.config import apply
 from crossfade.envs.trading import build, synthetic
 from crossfade.envs.trading.bars import DAY, Bars
 from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import Action, Reason, TradingParams
+from crossfade.envs.trading.params import Action, Reason
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
@@ -231,7 +231,7 @@ def test_other_fill_rules_give_what_they_give_by_hand(monkeypatch, day, expected
     monkeypatch.setitem(where.__dict__, "market", market)
     monkeypatch.setitem(where.__dict__, "dates", np.array([19_000, 19_001, 19_002]))
     once = lambda row, state, mask: np.where(mask[:, 1] & (row == 0), Action.BUY, Action.HOLD)
-    again = sensitivity.fills(where, following(once))
+    again = sensitivity.fills(where, following(once), where.trade(once))
     assert {name: daily.tolist() for name, daily in again.daily.items()} == {
         name: [0, dollars, dollars] for name, dollars in expected.items()
     }
@@ -362,13 +362,12 @@ def test_test_sets_are_named_apart():
 
 
 def test_the_rules_of_the_config_are_those_that_are_varied():
-    params = TradingParams(phase=2)
-    assert all(replace(params.rules, **switches) for switches in sensitivity.FILLS.values())
-    seen = []
+    seen, where = [], Stage(config("env.rules.break_even=sets", "env.rules.intrabar=path"))
 
     def trade(params, *rest):
         seen.append(params.rules)
         return following(baselines.flat)(params, *rest)
 
-    sensitivity.fills(Stage(config("env.rules.break_even=sets")), trade)
-    assert len(seen) == 5 and all(rules.break_even == "sets" for rules in seen)
+    sensitivity.fills(where, trade, where.trade(baselines.flat))
+    assert len(seen) == 4 and where.config.params.rules not in seen  # that one is known
+    assert all(rules.break_even == "sets" for rules in seen)

@@ -61,7 +61,7 @@ def find(
         },
         {name: stage.by_day(cents / 100) for name, cents in paid.items()},
         {"flat": scripts["flat"], **blind, **scripts},
-        fills(stage, trader).daily,
+        fills(stage, trader, record).daily,
         stage.by_day(hindsight.best(stage)),
         firms.days(record, stage.market, stage.settings, *stage.at, day),
         listed,

@@ -5,14 +5,13 @@ the same sessions again under every answer; where the results lie on both sides 
 made the profit, and there is no headline.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from ...envs.trading.params import Rules
+from .record import Record
 from .stage import Stage, Trader
 
 FILLS: dict[str, dict[str, Any]] = {
@@ -42,14 +41,15 @@ class Fills(NamedTuple):
         return low < 0 < high
 
 
-def fills(stage: Stage, trader: Trader, rules: Mapping[str, Mapping[str, Any]] = FILLS) -> Fills:
-    """The sessions traded again under each of the rules, all other switches as the config has them."""
-    found, done = {}, {}
-    for name, switches in rules.items():
-        changed: Rules = replace(stage.config.params.rules, **switches)
-        if changed not in done:
-            params = replace(stage.config.params, rules=changed)
-            record = trader(params, stage.market, stage.settings, *stage.at, stage.n_bars)
-            done[changed] = stage.by_day(stage.dollars(record))
-        found[name] = done[changed]
+def fills(stage: Stage, trader: Trader, record: Record) -> Fills:
+    """The sessions traded again under each of the rules, all other switches as the config has them; `record` is what
+    the policy did under the config's own."""
+    done = {stage.config.params.rules: record}
+    found = {}
+    for name, switches in FILLS.items():
+        rules = replace(stage.config.params.rules, **switches)
+        if rules not in done:
+            params = replace(stage.config.params, rules=rules)
+            done[rules] = trader(params, stage.market, stage.settings, *stage.at, stage.n_bars)
+        found[name] = stage.by_day(stage.dollars(done[rules]))
     return Fills(found)
