@@ -10,9 +10,10 @@ import tyro
 from .errors import CrossfadeError, UsageError, nearest
 from .verbs.audit import Audit
 from .verbs.data import Data
+from .verbs.evaluating import Eval
 from .verbs.proving import Convert, Doctor, List, Parity
 from .verbs.sweep import Sweep
-from .verbs.training import Bench, Climb, Eval, Report, Train
+from .verbs.training import Bench, Climb, Report, Train
 from .verbs.walk import Walk
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."

@@ -101,6 +101,12 @@ def test_a_broken_file_of_firms_is_refused_before_anything_is_done(walked, capsy
     assert "drawdown" in capsys.readouterr().err and trials.read(folder, "trading") == before
 
 
+@pytest.mark.parametrize("words", [("--resamples", "1"), ("--block", "0.5")])
+def test_an_effort_that_makes_no_sense_is_refused(walked, capsys, words):
+    assert main(["eval", str(list_runs(walked[0])[0]), *words]) == 2
+    assert words[0][2:] in capsys.readouterr().err
+
+
 def test_only_what_has_days_can_be_walked(capsys):
     assert main(["walk", "gflownet"]) == 2
     assert "trading" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from tyro.conf import Positional, arg
 
 from ..errors import UsageError
 from .common import Common, print_json
-from .training import _config, _sheet, _system, finite
+from .evaluating import finite, sheet
+from .training import _config, _system
 
 FOLDS = 5  # if the config says nothing
 
@@ -58,7 +59,7 @@ class Walk(Common):
         page = walk.write_page(folder / "walk.html", config, study, folds, name)
         if self.json:
             return print_json(written)
-        print("\n".join(_sheet(name, study)))
+        print("\n".join(sheet(name, study)))
         print(f"report: {page}")
         return 0
 

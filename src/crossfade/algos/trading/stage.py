@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Int32
 from ...envs.trading.market import Market, Settings
 from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
+from ...errors import UsageError
 from . import data, record, statistics, world
 from .config import TradingConfig
 from .firms import Firm, load
@@ -32,6 +33,11 @@ class Effort:
     """Mean length of the bootstrap's blocks in days; none takes the cube root of the number of days."""
     firms: dict[str, Firm] = field(default_factory=load)
     """Rules of the firms whose evaluation is tried."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("resamples", 2), ("block", 1)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise UsageError(f"{name}: expected at least {least}, got {value}.")
 
 
 class Evaluation(NamedTuple):
