@@ -65,6 +65,8 @@ class Parity(Common):
     crossfade parity policy_value --level grad
 
     crossfade parity my_package.twins:my_twin
+
+    crossfade parity trading --explain 12 --rules seed_jax
     """
 
     system: Annotated[Positional[str], arg(metavar="SYSTEM|MODULE:TWIN")]
@@ -73,10 +75,23 @@ class Parity(Common):
     """Climb up to this level."""
     dtype: Literal["both", "float64", "float32"] = "both"
     """Precisions to compare in."""
+    explain: int | None = None
+    """trading: compare two sets of rules instead, at this step of an account, and name the switches that part them."""
+    rules: str = "seed_jax"
+    """With --explain: a set of rules, or switches of the sound ones: --rules=gaps=ignored,trail=same_bar."""
+    against: str = "sound"
+    """With --explain: the rules that the account lives by."""
+    phase: Literal[1, 2] = 2
+    """With --explain: 1 enters, 2 also manages the stop."""
+    seed: int = 0
+    """With --explain: of the days and of the actions."""
 
     def run(self) -> int:
         from ..loading import load_attribute
         from ..registry import TWINS, lookup
+
+        if self.explain is not None:
+            return self._explain(self.explain)
 
         target = self.system if ":" in self.system else lookup("system", TWINS, self.system).target
         from .. import parity
@@ -91,6 +106,24 @@ class Parity(Common):
             print(report.text())
             print(f"report: {page}")
         return report.exit_code
+
+    def _explain(self, step: int) -> int:
+        if self.system != "trading":
+            raise UsageError(f"--explain compares the rules of trading, got {self.system!r}: crossfade parity trading.")
+        from ..envs.trading import explain
+
+        rules, against = map(explain.rules_named, (self.rules, self.against))
+        situations = explain.walk(step, rules, against, self.phase, self.seed)
+        situation = next(situations)
+        found = explain.explain(situation, rules, against)
+        if self.json:
+            state = {name: int(value) for name, value in situation.state._asdict().items()}
+            told = {"step": step, "action": explain.ACTIONS[situation.action], "state": state, **found._asdict()}
+            print_json(told)
+        else:
+            later = (i for i, s in enumerate(situations, step + 1) if explain.explain(s, rules, against).differs)
+            print(explain.text(step, situation, found, (self.rules, self.against), next(later, None)))
+        return int(bool(found.differs))
 
 
 @dataclass(kw_only=True)
