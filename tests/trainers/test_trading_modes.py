@@ -279,7 +279,9 @@ def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
     assert [event.value for event in events.Scalars("train/lr")] == pytest.approx([3e-4 * 7 / 8, 3e-4 * 3 / 8])
     with pytest.warns(UserWarning, match="orbax holds weights only; left out: optimizer, replay"):
         assert main(["convert", str(run.path), "--to", "orbax", "--out", str(tmp_path / "orbax")]) == 0
-    expected, found = checkpoint.load(run.checkpoints, side="numpy").params, checkpoint.import_orbax(tmp_path / "orbax")
+    saved, found = checkpoint.load(run.checkpoints, side="numpy"), checkpoint.import_orbax(tmp_path / "orbax")
+    statistics = saved.replay["buffer"]["statistics"]
+    expected = saved.params | {f"normalizer.{name}": statistics[name] for name in ("mean", "var", "count")}
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 

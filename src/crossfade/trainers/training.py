@@ -80,6 +80,12 @@ def adopt(system: str, config: RunConfig, weights: Path) -> tuple[Snapshot, str]
     return Snapshot(parameters, buffer=as_arrays(buffer)), note
 
 
+def _statistics(state: Snapshot) -> dict[str, np.ndarray]:
+    """How the policy's observations are normalised, if they are: exported beside its parameters, of no use without."""
+    found = (state.buffer or {}).get("statistics", {})
+    return {f"normalizer.{name}": array for name, array in found.items()}
+
+
 def _changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
     return [name for name in before | now if before.get(name) != now.get(name)]
 
@@ -140,6 +146,7 @@ def train(
             checkpoint.save(
                 run.checkpoints,
                 params=state.parameters,
+                buffers=_statistics(state),
                 optimizer=state.optimizer,
                 replay={"window": window, "buffer": state.buffer},
                 step=step,
