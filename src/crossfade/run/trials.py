@@ -34,10 +34,10 @@ class Tried(NamedTuple):
     runs: dict[str, dict[str, str]]  # of each test set the trials that were judged by it, with the name of a run
 
 
-def begin(run: RunDir, config: Any, test_set: str = "", weights: Path | None = None) -> None:
+def begin(run: RunDir, config: Any, weights: Path | None = None) -> None:
     """A run begins, or goes on, to train with this config, from the parameters in `weights` if not from fresh ones."""
     trial = digest(config, "" if weights is None else str(weights.resolve()))
-    _append(run, {"event": "train", "trial": trial, "score": None, "test_set": test_set})
+    _append(run, {"event": "train", "trial": trial, "score": None, "test_set": ""})
 
 
 def judged(
@@ -96,7 +96,12 @@ def _append(run: RunDir, row: dict[str, Any]) -> None:
 
 def _rows(runs_dir: Path) -> list[dict[str, Any]]:
     path, rows = runs_dir / NAME, []
-    for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+    if not path.exists():
+        return rows
+    with open(path, encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        lines = file.read().splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             rows.append(json.loads(line))
         except ValueError as error:

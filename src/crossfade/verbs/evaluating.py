@@ -55,6 +55,8 @@ class Eval(Common):
             )
             found = trainer.evaluate(effort)
             curve = self._curve(run, config) if self.checkpoints and system == "trading" else []
+        for stale in run.eval.glob("shown_*.npy"):  # a policy that did not trade leaves none
+            stale.unlink()
         for name, array in found.arrays.items():
             write_array(run.eval / f"{name}.npy", array)
         study = self._study(run, config, found, curve) if system == "trading" else None

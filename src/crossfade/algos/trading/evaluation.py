@@ -53,7 +53,8 @@ def evaluate(config: TradingConfig, trader: Trader, effort: Effort | None = None
     by_chance = stage.trade(script, repeats=len(baselines.BLIND) * baselines.REPEATS)
     repeated = stage.dollars(by_chance).reshape(len(baselines.BLIND), baselines.REPEATS, -1)
     blind = dict(zip(baselines.BLIND, repeated, strict=True))
-    session, daily, trades = stage.dollars(found), stage.by_day(stage.dollars(found)), found.state.trades.sum()
+    session, trades = stage.dollars(found), found.state.trades.sum()
+    daily = stage.by_day(session)
     metrics = {
         "eval/daily": session.mean(),
         "eval/daily_se": _error(session),
