@@ -38,7 +38,7 @@ SYSTEMS = {
         config="crossfade.algos.trading.config:TradingConfig",
         torch="crossfade.algos.trading.system_torch:System",
         jax="crossfade.algos.trading.system_jax:System",
-        pictures="crossfade.algos.trading.pictures:pictures",
+        pictures="crossfade.algos.trading.judging.pictures:pictures",
     ),
 }
 

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import checkpoints_jax, checkpoints_torch
 from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.stage import Stage
+from crossfade.algos.trading.judging import checkpoints_jax, checkpoints_torch
+from crossfade.algos.trading.judging.stage import Stage
 from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
 from crossfade.trainers.trainer import as_arrays

@@ -8,9 +8,10 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import (
+from crossfade.algos.trading import data
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.algos.trading.judging import (
     baselines,
-    data,
     evaluation,
     hindsight,
     ledger,
@@ -20,8 +21,7 @@ from crossfade.algos.trading import (
     study,
     tearsheet,
 )
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.stage import Effort, Stage
+from crossfade.algos.trading.judging.stage import Effort, Stage
 from crossfade.config import apply
 from crossfade.envs.trading import build, synthetic
 from crossfade.envs.trading.bars import DAY, Bars

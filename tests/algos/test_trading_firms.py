@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import firms
-from crossfade.algos.trading.firms import Days, Firm
-from crossfade.algos.trading.record import Record
+from crossfade.algos.trading.judging import firms
+from crossfade.algos.trading.judging.firms import Days, Firm
+from crossfade.algos.trading.judging.record import Record
 from crossfade.envs.trading.market import Market, Settings, State
 from crossfade.errors import UsageError
 

@@ -9,7 +9,7 @@ import pytest
 from ppo_toy import parameters, small
 
 from crossfade.algos.ppo import learner_jax
-from crossfade.algos.trading import record, record_jax
+from crossfade.algos.trading.judging import record, record_jax
 from crossfade.envs.trading import build, synthetic, trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import Reason, TradingParams

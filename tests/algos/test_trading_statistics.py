@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import statistics
+from crossfade.algos.trading.judging import statistics
 from crossfade.random import random_numpy as random
 
 WORKED = np.array([100.0, -50.0, -100.0, 200.0, 0.0, -30.0])

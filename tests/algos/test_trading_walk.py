@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import data, findings, study, walk
-from crossfade.algos.trading.baselines import hold
+from crossfade.algos.trading import data
 from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.pictures import pictures
-from crossfade.algos.trading.record import trade
-from crossfade.algos.trading.stage import Effort, Stage
+from crossfade.algos.trading.judging import findings, study, walk
+from crossfade.algos.trading.judging.baselines import hold
+from crossfade.algos.trading.judging.pictures import pictures
+from crossfade.algos.trading.judging.record import trade
+from crossfade.algos.trading.judging.stage import Effort, Stage
 from crossfade.cli import main
 from crossfade.envs.trading import synthetic
 from crossfade.envs.trading.trading_numpy import Trading

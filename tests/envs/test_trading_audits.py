@@ -6,7 +6,8 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import learnability, record, world
+from crossfade.algos.trading import learnability, world
+from crossfade.algos.trading.judging import record
 from crossfade.algos.trading.learnability import CONFIG, Learned
 from crossfade.cli import main
 from crossfade.envs.trading import audits, build, synthetic

@@ -17,7 +17,7 @@ import pytest
 from crossfade import checkpoint
 from crossfade.algos.trading.config import TradingConfig
 from crossfade.algos.trading.curriculum import Curriculum
-from crossfade.algos.trading.evaluation import Evaluation
+from crossfade.algos.trading.judging.evaluation import Evaluation
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import CheckpointError, UsageError

@@ -78,7 +78,7 @@ class Eval(Common):
 
     def _effort(self, system: str) -> Any:
         if system == "trading":
-            from ..algos.trading import firms, stage
+            from ..algos.trading.judging import firms, stage
 
             return stage.Effort(self.resamples, self.block, firms.load(*self.firms))
         from ..algos.gflownet.evaluation import Effort
@@ -88,7 +88,7 @@ class Eval(Common):
     def _curve(self, run: Any, config: Any) -> list[dict[str, float]]:
         """A few figures of every checkpoint but the last, which is studied."""
         from .. import checkpoint
-        from ..algos.trading.stage import Stage
+        from ..algos.trading.judging.stage import Stage
         from ..loading import load_attribute
 
         bundles = [checkpoint.load(path, side="numpy") for path in checkpoint.list_bundles(run.checkpoints)[:-1]]
@@ -102,7 +102,7 @@ class Eval(Common):
         """With what the ledger knows; these looks at the test set are written down first, and count."""
         import numpy as np
 
-        from ..algos.trading.study import selection
+        from ..algos.trading.judging.study import selection
         from ..run import trials
 
         trials.judged(run, config, "eval", found.metrics["eval/sharpe"], found.test_set)
@@ -118,7 +118,7 @@ class Eval(Common):
 
 def sheet(title: str, study: dict[str, Any]) -> list[str]:
     """A study for the terminal: tables, then the headline and the notice of risk."""
-    from ..algos.trading import tearsheet
+    from ..algos.trading.judging import tearsheet
 
     about = f"{study['days']} days from {study['first_day']} to {study['last_day']}"
     tables = [line for table in tearsheet.tables(study) for line in ("", *tearsheet.lines(table))]

@@ -36,8 +36,8 @@ class Walk(Common):
     """YAML files of prop-firm rules, beside those that come along."""
 
     def run(self) -> int:
-        from ..algos.trading import firms, walk
-        from ..algos.trading.stage import Effort, test_set
+        from ..algos.trading.judging import firms, walk
+        from ..algos.trading.judging.stage import Effort, test_set
         from ..run.files import write_json
 
         system, words = _system(self.words)
@@ -66,7 +66,7 @@ class Walk(Common):
     def _fold(self, config: Any, effort: Any) -> tuple[Any, Any]:
         """Trains one fold; its run and what was found on the days held out."""
         from .. import checkpoint
-        from ..algos.trading.stage import test_set
+        from ..algos.trading.judging.stage import test_set
         from ..run import RunDir, trials
         from ..trainers.trainer import Snapshot
         from ..trainers.training import make_trainer, precision, train
@@ -85,7 +85,7 @@ class Walk(Common):
 
     def _selection(self, run: Any, config: Any, study: dict[str, Any], name: str) -> dict[str, Any]:
         """With what the ledger knows. The trial's score becomes that of all folds together."""
-        from ..algos.trading.study import selection
+        from ..algos.trading.judging.study import selection
         from ..run import trials
 
         trials.judged(run, config, "eval", study["figures"]["sharpe"]["value"], name)

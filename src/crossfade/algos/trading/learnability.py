@@ -25,9 +25,10 @@ from ...envs.trading.trading_numpy import Trading
 from ...nn import normalizer_numpy
 from ..ppo.masked_jax import choose, log_probs
 from ..ppo.network_jax import ActorCritic
-from . import record, world
+from . import world
 from .config import TradingConfig
 from .data import HELD_OUT
+from .judging import record
 from .system_jax import System
 
 CONTRACT, LEAST, SIGMAS = "ES", 0.6, 4.0

@@ -15,9 +15,10 @@ from ..ppo import full, host, init, learner_jax, losses_jax
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_jax import choose, log_prob_of, log_probs
 from ..ppo.network_jax import ActorCritic
-from . import data, evaluation, world
+from . import data, world
 from .accounts import Together
 from .config import TradingConfig
+from .judging import evaluation
 
 
 class Batch(NamedTuple):

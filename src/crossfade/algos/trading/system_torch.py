@@ -12,9 +12,10 @@ from ..ppo import host, init, learner_torch, losses_torch, pure
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ..ppo.network_torch import ActorCritic
-from . import data, evaluation, transfer, world
+from . import data, transfer, world
 from .accounts import OneByOne, Together
 from .config import TradingConfig
+from .judging import evaluation
 
 
 class Batch(NamedTuple):

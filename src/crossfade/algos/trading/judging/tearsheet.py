@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...run.page import show
+from ....run.page import show
 
 RISK = (
     "Risk notice: figures of a simulation on synthetic or historical bars. They are no promise of profit and no advice "

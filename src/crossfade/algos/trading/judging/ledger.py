@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...envs.trading.contracts import contract
-from ...envs.trading.market import Market, Settings
-from ...envs.trading.params import Action, Reason, Rules
+from ....envs.trading.contracts import contract
+from ....envs.trading.market import Market, Settings
+from ....envs.trading.params import Action, Reason, Rules
 from .record import Record
 
 Ints = Int[np.ndarray, " trades"]

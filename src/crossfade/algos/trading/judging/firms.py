@@ -14,10 +14,10 @@ import numpy as np
 import yaml
 from jaxtyping import Bool, Float, Int
 
-from ...config import from_yaml
-from ...envs.trading.market import Market, Settings
-from ...envs.trading.params import Reason
-from ...errors import UsageError
+from ....config import from_yaml
+from ....envs.trading.market import Market, Settings
+from ....envs.trading.params import Reason
+from ....errors import UsageError
 from .record import Record
 
 SHIPPED = Path(__file__).with_name("firms.yaml")

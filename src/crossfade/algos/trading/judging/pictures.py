@@ -14,10 +14,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...run.plots import COLOURS, INK, STYLE, to_svg
+from ....run.plots import COLOURS, INK, STYLE, to_svg
+from ..config import TradingConfig
 from . import statistics
 from .baselines import BLIND
-from .config import TradingConfig
 from .findings import Findings, join
 from .tearsheet import BASELINES
 

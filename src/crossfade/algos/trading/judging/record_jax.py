@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32
 
-from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import Action
-from ...envs.trading.trading_jax import Trading
-from ...nn.normalizer_jax import Statistics, normalize
-from ..ppo.masked_jax import choose, log_probs
-from ..ppo.network_jax import ActorCritic
+from ....envs.trading.market import Market, Settings, State
+from ....envs.trading.params import Action
+from ....envs.trading.trading_jax import Trading
+from ....nn.normalizer_jax import Statistics, normalize
+from ...ppo.masked_jax import choose, log_probs
+from ...ppo.network_jax import ActorCritic
 from .record import Record
 
 Tree = TypeVar("Tree")

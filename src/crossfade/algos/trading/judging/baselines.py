@@ -9,10 +9,10 @@ out of reach. `breakout` enters once, when a close leaves the range of the first
 import numpy as np
 from jaxtyping import Int32
 
-from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import Action
-from ...envs.trading.sessions import LEAST, OPEN
-from ...random import random_numpy as random
+from ....envs.trading.market import Market, Settings, State
+from ....envs.trading.params import Action
+from ....envs.trading.sessions import LEAST, OPEN
+from ....random import random_numpy as random
 from .record import Decide
 
 Ints = Int32[np.ndarray, " sessions"]

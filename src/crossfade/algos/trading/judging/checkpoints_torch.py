@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ...nn.normalizer_numpy import Statistics
-from .config import TradingConfig
+from ....nn.normalizer_numpy import Statistics
+from ..config import TradingConfig
+from ..system_torch import System
 from .record import Record
 from .stage import Stage
-from .system_torch import System
 
 
 def records(

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...envs.trading.trading_jax import Trading
-from ...nn.normalizer_jax import Statistics
-from .config import TradingConfig
+from ....envs.trading.trading_jax import Trading
+from ....nn.normalizer_jax import Statistics
+from ..config import TradingConfig
+from ..system_jax import System
 from .record import Record
 from .record_jax import stack, trade
 from .stage import Stage
-from .system_jax import System
 
 
 def records(

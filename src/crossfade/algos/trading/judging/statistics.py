@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Real
 
-from ...random import random_numpy as random
+from ....random import random_numpy as random
 
 YEAR = 252  # sessions
 EULER = 0.5772156649015329

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ...envs.trading.contracts import contract
-from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import TradingParams
-from ...envs.trading.trading_numpy import Trading
-from ...nn.normalizer_numpy import Statistics, normalize
-from . import baselines, data, ledger, record, statistics
-from .config import TradingConfig
+from ....envs.trading.contracts import contract
+from ....envs.trading.market import Market, Settings, State
+from ....envs.trading.params import TradingParams
+from ....envs.trading.trading_numpy import Trading
+from ....nn.normalizer_numpy import Statistics, normalize
+from .. import data
+from ..config import TradingConfig
+from . import baselines, ledger, record, statistics
 from .findings import find
 from .ledger import Trades
 from .record import Record

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import Action
-from ...envs.trading.trading_numpy import Trading
+from ....envs.trading.market import Market, Settings, State
+from ....envs.trading.params import Action
+from ....envs.trading.trading_numpy import Trading
 
 Ints = Int32[np.ndarray, " sessions"]
 Decide = Callable[[int, State, np.ndarray], np.ndarray]

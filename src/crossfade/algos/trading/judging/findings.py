@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...envs.trading.params import Reason
+from ....envs.trading.params import Reason
 from . import baselines, firms, hindsight, ledger
 from .firms import Days
 from .ledger import Trades

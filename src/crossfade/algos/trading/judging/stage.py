@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Int32
 
-from ...envs.trading.market import Market, Settings
-from ...envs.trading.params import TradingParams
-from ...envs.trading.trading_numpy import Trading
-from ...errors import UsageError
-from . import data, record, statistics, world
-from .config import TradingConfig
+from ....envs.trading.market import Market, Settings
+from ....envs.trading.params import TradingParams
+from ....envs.trading.trading_numpy import Trading
+from ....errors import UsageError
+from .. import data, world
+from ..config import TradingConfig
+from . import record, statistics
 from .firms import Firm, load
 from .record import Record
 

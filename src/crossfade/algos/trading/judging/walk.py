@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...config import to_yaml
-from ...run.page import code, figure, paragraph, table
-from ...run.report import Section, write_report
+from ....config import to_yaml
+from ....run.page import code, figure, paragraph, table
+from ....run.report import Section, write_report
+from ..config import TradingConfig
 from . import statistics, tearsheet
-from .config import TradingConfig
 from .findings import Findings, join
 from .stage import Effort
 from .study import study
@@ -26,7 +26,7 @@ def write_page(
     path: Path, config: TradingConfig, found: Mapping[str, Any], folds: Sequence[Findings], test_set: str
 ) -> Path:
     """Headline, equity, figures, the folds and the settings."""
-    from ...run.plots import to_svg
+    from ....run.plots import to_svg
     from .pictures import SIMULATED, WORTH, forest, joined_equity, worth_of
 
     caption = "Sum of results over all folds, each by a policy that learned only from days before it; lines between "

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...envs.trading.market import State
-from ...envs.trading.params import Action, Reason
-from ...envs.trading.trading_numpy import Trading
+from ....envs.trading.market import State
+from ....envs.trading.params import Action, Reason
+from ....envs.trading.trading_numpy import Trading
 from .stage import Stage
 
 NO_FLOOR = np.array(2**30, np.int32)  # cents: the account cannot go bust

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Real
 
-from ...random import random_numpy as random
+from ....random import random_numpy as random
+from ..config import TradingConfig
 from . import firms, ledger, statistics
-from .config import TradingConfig
 from .findings import Findings
 from .ledger import Trades
 from .sensitivity import Fills

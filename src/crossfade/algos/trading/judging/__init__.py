@@ -1,0 +1,1 @@
+"""How a trader is judged on days it has not seen."""
