@@ -90,6 +90,7 @@ def test_a_promise_is_about_the_faster_variants(full, broken, capsys):
     assert len(rows) == len(PROMISES) and sum(not row["kept"] for row in rows) == broken
     ratio = next(row for row in rows if row["baseline"] == trading.PURE)
     assert ratio["found"] == pytest.approx(3e-5 / full)
+    assert ratio["ratios"][trading.PURE + trading.ALONE] == pytest.approx(1e-4 / full)
     record = {"session": {"cores": 2, "versions": {}}, "peak_flops": {"torch": 1e11, "jax": 1e11}}
     show({**record, "settings": found, "promises": rows})
     printed = capsys.readouterr().out

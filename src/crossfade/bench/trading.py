@@ -180,30 +180,29 @@ def promises(settings: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, A
     """Each promise: what was found, and whether it suffices; what could not be measured is not kept."""
     rows = []
     for promise in PROMISES:
-        found = _figure(promise, settings[promise.setting])
+        own = _variants(promise.contender, settings[promise.setting]).values()
+        fastest, ratios = max(own, key=lambda row: row["steps"]), {}
+        if promise.baseline is not None:
+            beside = _variants(promise.baseline, settings[promise.setting])
+            ratios = {name: _ratio(row["rounds"], fastest["rounds"]) for name, row in beside.items()}
+            found = min(ratios.values(), default=None)
+        else:
+            found = fastest["steps"] if promise.figure == "steps" else max(row["gigabytes"] for row in own)
         least = promise.figure != "gigabytes"
         kept = found is not None and (found >= promise.needed if least else found <= promise.needed)
-        rows.append({**promise._asdict(), "found": found, "kept": kept})
+        rows.append({**promise._asdict(), "found": found, "ratios": ratios, "kept": kept})
     return rows
 
 
-def _figure(promise: Promise, measured: dict[str, dict[str, Any]]) -> float | None:
-    """Ratios are medians over the rounds of the ratio within a round; None where something was left out."""
-    own = _variants(promise.contender, measured)
-    if promise.figure == "gigabytes":
-        return max(row["gigabytes"] for row in own)
-    fastest = max(own, key=lambda row: row["steps"])
-    if promise.baseline is None:
-        return fastest["steps"]
-    rounds = lambda base: zip(base["rounds"], fastest["rounds"], strict=True)
-    ratio = lambda base: statistics.median(slow["wall_step"] / fast["wall_step"] for slow, fast in rounds(base))
-    return min(map(ratio, _variants(promise.baseline, measured)), default=None)
+def _ratio(slow: list[dict[str, float]], fast: list[dict[str, float]]) -> float:
+    """The median over the rounds of the ratio of speeds within a round."""
+    return statistics.median(one["wall_step"] / other["wall_step"] for one, other in zip(slow, fast, strict=True))
 
 
-def _variants(name: str, measured: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _variants(name: str, measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What was measured of a contender, with all cores and with one."""
-    rows = (measured.get(name + suffix, {}) for suffix in ("", ALONE))
-    return [row for row in rows if "rounds" in row]
+    names = (name, name + ALONE)
+    return {name: measured[name] for name in names if "rounds" in measured.get(name, {})}
 
 
 def show(record: dict[str, Any]) -> None:
@@ -227,7 +226,8 @@ def _words(row: dict[str, Any]) -> str:
     if row["found"] is None:
         return f"{row['contender']} could not be held against {row['baseline']}: left out"
     if row["figure"] == "ratio":
-        return f"{row['contender']} is {row['found']:.4g}x {row['baseline']}, promised {row['needed']:g}x"
+        each = " and ".join(f"{ratio:.4g}x {name}" for name, ratio in row["ratios"].items())
+        return f"{row['contender']} is {each}, promised {row['needed']:g}x"
     if row["figure"] == "gigabytes":
         return f"{row['contender']} holds {row['found']:.2f} GB at most, promised {row['needed']:g}"
     return f"{row['contender']} makes {row['found'] / 1e6:.2f} M steps/s, promised {row['needed'] / 1e6:g} M"
