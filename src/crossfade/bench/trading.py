@@ -264,9 +264,12 @@ class Process:
     """A contender that has made its first passes and waits for its turns."""
 
     def __init__(self, request: dict[str, Any]):
+        request = dict(request)
+        cores = sorted(os.sched_getaffinity(0))[-request.pop("cores") :]
         command = [sys.executable, "-m", "crossfade.bench.trading_worker", json.dumps(request)]
         pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self.process = subprocess.Popen(command, **pipes, text=True, env=os.environ | FRESH)
+        pin = lambda: os.sched_setaffinity(0, cores)  # before any library counts the cores and starts its threads
+        self.process = subprocess.Popen(command, **pipes, text=True, env=os.environ | FRESH, preexec_fn=pin)
         self.ready = self._answer()
 
     def turn(self, passes: int) -> dict[str, float]:
