@@ -6,6 +6,7 @@ contenders take turns and a disturbance of the machine meets all of them, while 
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -52,13 +53,22 @@ def _answer(value: dict[str, float]) -> None:
 
 def _turn(contender: Contender, n: int) -> dict[str, float]:
     """Seconds per environment step over `n` passes, of the clock and of all threads together."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), cpu_seconds()
     for _ in range(n):
         contender.once()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
     return {"wall": wall / n, "wall_step": wall / n / contender.steps, "cpu_step": cpu / n / contender.steps} | {
         "peak_mb": peak_mb()
     }
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it has started."""
+    ticks = 0
+    for child in multiprocessing.active_children():
+        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # in the program, in the kernel
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb() -> float:
@@ -163,19 +173,57 @@ class OneAccount:
                 self.world.begin(uniform)
 
 
+class Processes:
+    """Accounts in a process each, by Gymnasium: how PyTorch code steps environments today (SubprocVecEnv)."""
+
+    vector: Any = None  # started once, for all updates
+
+    def __init__(self, params: TradingParams, market: Market, settings: Settings, state: State):
+        from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+        from ..envs.trading.gymnasium_env import TradingEnv
+
+        self.state = state  # that of the run, which the processes do not share
+        if Processes.vector is None:
+            make = lambda: TradingEnv(params, market, Settings(*(np.asarray(value).item() for value in settings)))
+            Processes.vector = AsyncVectorEnv([make] * len(state.t), autoreset_mode=AutoresetMode.SAME_STEP)
+            Processes.now = Processes.vector.reset(seed=0)
+        self.seen, told = Processes.now
+        self.legal = told["action_mask"]
+
+    def observe(self) -> np.ndarray:
+        return self.seen
+
+    def mask(self) -> np.ndarray:
+        return self.legal
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        seen, reward, terminated, truncated, told = Processes.vector.step(action)
+        Processes.now, self.legal, self.seen = (seen, told), told["action_mask"], seen.copy()
+        for i in np.flatnonzero(terminated | truncated):
+            self.seen[i] = told["final_obs"][i]  # until `restart`: the episode has begun anew already
+        return reward.astype(np.float32), terminated, truncated
+
+    def restart(self, where: np.ndarray, uniform: np.ndarray) -> None:
+        self.seen = Processes.now[0].copy()
+
+
 class Ppo:
     """Whole updates of PPO in one mode: collecting, advantages, epochs of minibatches."""
 
-    def __init__(self, words: list[str]):
+    def __init__(self, words: list[str], processes: bool = False):
         import torch
 
         from ..algos.ppo import host
+        from ..algos.trading import system_torch
         from ..algos.trading.config import TradingConfig
         from ..config import apply
         from ..trainers.training import make_trainer
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         host.draw = draw_natively
+        if processes:
+            system_torch.OneByOne = Processes
         config = apply(TradingConfig(steps=1_000_000), words)
         self.trainer, self.steps, self.update = make_trainer("trading", config), config.n_envs * config.n_steps, 0
 
