@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ..errors import CrossfadeError
+from .ending import end
 from .worker import NETS
 
 SMALL, LARGE = NETS
@@ -34,11 +35,7 @@ PROMISES = (
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
     """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
     record = run(processes=1 if quick else 5, quick=quick, progress=not (quiet or as_json))
-    if as_json:
-        print(json.dumps(record, indent=1))
-    else:
-        show(record)
-    return 0 if quick or all(promise["kept"] for promise in record["promises"]) else 1
+    return end(record, show, quick=quick, as_json=as_json)
 
 
 def run(

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import CrossfadeError
 from ..run.provenance import session
+from .ending import end
 
 BASE, EARLY, TABLE, SCAN, FULL = (
     "torch_pure",
@@ -54,11 +55,7 @@ FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHE
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
     """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
     record = run(quick=quick, progress=not (quiet or as_json))
-    if as_json:
-        print(json.dumps(record, indent=1))
-    else:
-        show(record)
-    return 0 if quick or all(promise["kept"] for promise in record["promises"]) else 1
+    return end(record, show, quick=quick, as_json=as_json)
 
 
 def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ..errors import CrossfadeError
 from ..run.provenance import session
+from .ending import end
 from .trading_worker import missing
 
 JAX, NUMPY, PLAIN, PANDAS = "JAX", "vectorised NumPy", "plain Python, one account", "pandas row by row, one account"
@@ -101,11 +102,7 @@ FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHE
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
     """Runs the bench and prints it; 1 when a promise is broken or cannot be measured, for a quick look always 0."""
     record = run(quick=quick, progress=not (quiet or as_json))
-    if as_json:
-        print(json.dumps(record, indent=1))
-    else:
-        show(record)
-    return 0 if quick or all(promise["kept"] for promise in record["promises"]) else 1
+    return end(record, show, quick=quick, as_json=as_json)
 
 
 def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
