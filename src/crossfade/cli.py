@@ -34,13 +34,14 @@ VERBS = {
     "doctor": Doctor,
 }
 SETTING = re.compile(r"[A-Za-z][\w.-]*=")
+FLAGS = ("--json", "--quiet", "--quick")  # options without a value
 CONFIGURED = ("train", "climb", "sweep", "walk")  # their key=value words are settings, read by the system's config
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb; 0 well, 1 failed (a broken proof too), 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    words = _settings_first(words) if words[0] in CONFIGURED else [_option(word) for word in words]
+    words = _settings_first(words) if words[0] in CONFIGURED else _options(words)
     _share_compilations()
     try:
         if words[0] not in VERBS and not words[0].startswith("-"):
@@ -65,9 +66,11 @@ def _settings_first(words: list[str]) -> list[str]:
     return [*before, *filter(SETTING.match, after), *(word for word in after if not SETTING.match(word))]
 
 
-def _option(word: str) -> str:
-    """`level=grad` is accepted for `--level=grad`, unless a file is called so."""
-    return f"--{word}" if SETTING.match(word) and not Path(word).exists() else word
+def _options(words: list[str]) -> list[str]:
+    """`level=grad` is accepted for `--level=grad`, unless a file is called so or an option waits for a value."""
+    waits = [False, *(word.startswith("--") and "=" not in word and word not in FLAGS for word in words[:-1])]
+    takes = lambda word, value: SETTING.match(word) and not value and not Path(word).exists()
+    return [f"--{word}" if takes(word, value) else word for word, value in zip(words, waits, strict=True)]
 
 
 def _share_compilations() -> None:

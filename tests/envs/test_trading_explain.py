@@ -117,7 +117,7 @@ def test_the_verb_names_the_switches_and_fails_when_something_differs(capsys):
     assert main(["parity", "trading", "--explain", "5", "--seed", "0"]) == 1
     printed = capsys.readouterr().out
     assert "step 5:" in printed and "because of:" in printed and "reward" in printed
-    assert main(["parity", "trading", "--explain", "0", "--rules=gaps=ignored,trail=same_bar", "--json"]) == 0
+    assert main(["parity", "trading", "--explain", "0", "--rules", "gaps=ignored,trail=same_bar", "--json"]) == 0
     assert '"because": []' in capsys.readouterr().out
 
 

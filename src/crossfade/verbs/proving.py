@@ -78,7 +78,7 @@ class Parity(Common):
     explain: int | None = None
     """trading: compare two sets of rules instead, at this step of an account, and name the switches that part them."""
     rules: str = "seed_jax"
-    """With --explain: a set of rules, or switches of the sound ones: --rules=gaps=ignored,trail=same_bar."""
+    """With --explain: a set of rules, or switches of the sound ones: --rules gaps=ignored,trail=same_bar."""
     against: str = "sound"
     """With --explain: the rules that the account lives by."""
     phase: Literal[1, 2] = 2
