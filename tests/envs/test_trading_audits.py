@@ -34,6 +34,20 @@ def test_scripted_policies_earn_minus_their_costs(costs):
     assert all((finding.costs > 0) == costs for finding in findings)
 
 
+def test_commissions_are_all_that_is_paid_to_the_cent(monkeypatch):
+    found = audits.commissions(days=20)
+    assert all(one.exact for one in found) and len(found) == len(audits.SCRIPTS)
+    step = Trading.step
+
+    def one_cent_more(env, market, settings, state, action):
+        after, outcome = step(env, market, settings, state, action)
+        paid = (after.commissions > state.commissions).astype(np.int32)
+        return after._replace(balance=after.balance - paid), outcome
+
+    monkeypatch.setattr(Trading, "step", one_cent_more)
+    assert not any(one.exact for one in audits.commissions(days=20))
+
+
 @pytest.mark.parametrize(
     ("rule", "policy", "wins"),
     [({"gaps": "ignored"}, "random", True), ({"trail": "same_bar"}, "always trail", False)],
@@ -108,6 +122,7 @@ def test_the_verb_prints_every_audit_and_fails_when_one_does(monkeypatch, capsys
     problems = ["mask of bar 7 changes with bars after 3"]
     monkeypatch.setattr(audits, "causality", lambda params: problems[params.phase - 1 :])
     monkeypatch.setattr(audits, "martingale", lambda rules, *rest: [audits.Finding("churn", 9, 4, -5.0, 5.0, 1.0)])
+    monkeypatch.setattr(audits, "commissions", lambda rules, *rest: [audits.Exact("revenge", 9, 4.0, 0)])
     assert main(["audit", "trading", "--quiet"]) == 1
     printed = capsys.readouterr().out
     assert "ok      churn" in printed and "BROKEN  phase 1: mask of bar 7" in printed and "ok      phase 2" in printed

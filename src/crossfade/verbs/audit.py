@@ -66,7 +66,11 @@ class Audit(Common):
 
         names = {"martingale": False, "martingale with costs": True}
         found = {name: audits.martingale(RULES[self.rules], self.days, c, self.seed) for name, c in names.items()}
-        return {name: [{"passed": f.fair, **f._asdict()} for f in rows] for name, rows in found.items()}
+        exact = audits.commissions(RULES[self.rules], min(self.days, 300), self.seed)
+        return {
+            **{name: [{"passed": f.fair, **f._asdict()} for f in rows] for name, rows in found.items()},
+            "commissions to the cent": [{"passed": f.exact, **f._asdict()} for f in exact],
+        }
 
     def _causality(self) -> dict[str, list[dict[str, Any]]]:
         from ..envs.trading import audits
@@ -100,6 +104,10 @@ def _martingale_line(f: dict[str, Any]) -> str:
     return f"{f['policy']:<20}{f['trades']:>8}{f['mean']:>12.2f}{f['costs']:>10.2f}{both:>10.2f}{f['error']:>9.2f}"
 
 
+def _commissions_line(f: dict[str, Any]) -> str:
+    return f"{f['policy']:<20}{f['accounts']:>8}{f['commissions']:>12.2f}{f['off']:>10}"
+
+
 def _causality_line(f: dict[str, Any]) -> str:
     return f"phase {f['phase']}: " + ("; ".join(f["problems"]) or "the future stays unseen")
 
@@ -116,6 +124,7 @@ LINES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
         f"{'policy':<20}{'trades':>8}{'$ per day':>12}{'costs':>10}{'both':>10}{'error':>9}",
         _martingale_line,
     ),
+    "commissions": (f"{'policy':<20}{'days':>8}{'$ per day':>12}{'days off':>10}", _commissions_line),
     "causality": ("", _causality_line),
     "learnability": (
         f"{'market':<20}{'$ per day':>12}{'error':>9}{'optimum':>10}{'share':>9}{'trades':>8}{'seconds':>9}",

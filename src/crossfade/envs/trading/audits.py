@@ -23,6 +23,7 @@ Actions = Int32[np.ndarray, " accounts"]
 Mask = Bool[np.ndarray, "accounts actions"]
 Script = Callable[[np.random.Generator, Market, State, Mask], Actions]
 SIGMAS = 4.0
+UNLIMITED = Settings(drawdown_cents=200_000_000, lock_cents=200_000_000)  # nobody is stopped out of the game
 
 
 class Finding(NamedTuple):
@@ -48,6 +49,33 @@ def martingale(rules: Rules | None = None, days: int = 2000, costs: bool = False
     return [_finding(name, script, rules, market, seed) for name, script in SCRIPTS.items()]
 
 
+class Exact(NamedTuple):
+    """What one scripted policy paid in commissions per day, in dollars, and for how many accounts that is not all."""
+
+    policy: str
+    accounts: int
+    commissions: float
+    off: int
+
+    @property
+    def exact(self) -> bool:
+        return self.commissions > 0 and self.off == 0
+
+
+def commissions(rules: Rules | None = None, days: int = 300, seed: int = 0) -> list[Exact]:
+    """With commissions alone every account ends with exactly what it makes without, less what it has paid."""
+    rules = replace(rules or Rules(), intrabar="path", reward="equity")
+    bars = synthetic.bars(("ES",), days, seed, "jumping_martingale")
+    free, paid = build.market(bars, costs=False), build.market(bars)
+    paid = paid._replace(slippage=np.zeros_like(paid.slippage))  # it would move entries, and with them stops
+    found = []
+    for name, script in SCRIPTS.items():
+        without, with_them = (_played(script, rules, market, seed) for market in (free, paid))
+        off = int((with_them.balance != without.balance - with_them.commissions).sum())
+        found.append(Exact(name, len(without.t), float(with_them.commissions.mean()) / 100, off))
+    return found
+
+
 def causality(params: TradingParams, days: int = 3, seed: int = 0, cuts: int = 12) -> list[str]:
     """Where the future shows before its time, in words; empty when it does not."""
     bars = synthetic.bars(("ES",), days, seed)["ES"]
@@ -67,21 +95,26 @@ def causality(params: TradingParams, days: int = 3, seed: int = 0, cuts: int = 1
 
 
 def _finding(name: str, script: Script, rules: Rules, market: Market, seed: int) -> Finding:
-    env, rng = Trading(TradingParams(phase=2, rules=rules)), np.random.default_rng(seed)
-    settings = Settings(drawdown_cents=200_000_000, lock_cents=200_000_000)  # nobody is stopped out of the game
+    state = _played(script, rules, market, seed)
+    result = (state.balance - UNLIMITED.initial_cents) / 100
+    costs = (state.commissions + state.slippages) / 100
+    error = float((result + costs).std(ddof=1) / np.sqrt(len(result)))
+    return Finding(name, len(result), int(state.trades.sum()), float(result.mean()), float(costs.mean()), error)
+
+
+def _played(script: Script, rules: Rules, market: Market, seed: int) -> State:
+    """One account for every day, at the day's end."""
+    env, rng, settings = Trading(TradingParams(phase=2, rules=rules)), np.random.default_rng(seed), UNLIMITED
     starts = market.start[0, : market.n_start[0]]
     opens = starts[np.concatenate([[True], np.diff(starts) > 1])]  # the first of each day
     state = env.reset(market, settings, np.zeros_like(opens), opens)
-    result, running = np.zeros(len(opens)), np.ones(len(opens), bool)
+    running = np.ones(len(opens), bool)
     while running.any():
         action = script(rng, market, state, env.mask(market, settings, state))
         after, outcome = env.step(market, settings, state, action)
         state = State(*(np.where(running, new, old) for new, old in zip(after, state, strict=True)))
         running &= ~(outcome.terminated | outcome.truncated)
-    result = (state.balance - settings.initial_cents) / 100
-    costs = (state.commissions + state.slippages) / 100
-    error = float((result + costs).std(ddof=1) / np.sqrt(len(result)))
-    return Finding(name, len(result), int(state.trades.sum()), float(result.mean()), float(costs.mean()), error)
+    return state
 
 
 def _record(env: Trading, market: Market, settings: Settings, actions: Int32[np.ndarray, "bars 1"]) -> dict:
