@@ -41,9 +41,7 @@ class OneByOne:
         plain = Settings(*(np.asarray(value).item() for value in settings))
         self.accounts = [ScalarTrading(params, market, plain) for _ in state.t]
         for account, *row in zip(self.accounts, *state, strict=True):
-            values = dict(zip(State._fields, map(int, row), strict=True))
-            account.reset(values["market"], values["began"])
-            vars(account).update({"m" if name == "market" else name: value for name, value in values.items()})
+            account.resume(State(*map(int, row)))
 
     @property
     def state(self) -> State:

@@ -124,8 +124,7 @@ def _see(situation: Situation, rules: Rules) -> Seen:
 def _resumed(market: Market, settings: Settings, state: State, phase: int, rules: Rules) -> ScalarTrading:
     """An account by other rules in the same state."""
     account = ScalarTrading(_params(phase, rules), market, settings)
-    account.reset(state.market, state.began)
-    vars(account).update({"m" if name == "market" else name: value for name, value in state._asdict().items()})
+    account.resume(state)
     return account
 
 

@@ -40,6 +40,11 @@ class ScalarTrading:
             self._force(1 if uniform[3] < 0.5 else -1, uniform[4])
         return self.state
 
+    def resume(self, state: State) -> None:
+        """Goes on from a state of plain integers."""
+        self.reset(state.market, state.began)
+        vars(self).update({"m" if name == "market" else name: value for name, value in state._asdict().items()})
+
     @property
     def state(self) -> State:
         return State(**{name: getattr(self, "m" if name == "market" else name) for name in State._fields})
