@@ -92,7 +92,7 @@ PROMISES = (
     *(Promise(worlds(n), JAX, "gigabytes", size.gigabytes) for n, size in SIZES.items()),
     Promise(worlds(WITH_ONES), JAX, "ratio", 1000.0, PANDAS),
     Promise(SMALL, FULL, "ratio", 10.0, TODAY),
-    Promise(SMALL, FULL, "ratio", 4.0, TORCH),
+    Promise(SMALL, FULL, "ratio", 10.0, TORCH),
     Promise(SMALL, FULL, "ratio", 1.5, PURE),
     Promise(LARGE, FULL, "gigabytes", 2.0),
 )
