@@ -46,45 +46,33 @@ def trade(
     `policies` and the `statistics` of their observations are stacked; without statistics observations are seen raw. A
     policy takes its most probable action.
     """
-    one = partial(_trade, env=env, market=market, settings=settings, m=m, t=t, n_bars=n_bars)
+
+    def one(policy: ActorCritic, statistics: Statistics | None) -> Record:
+        def step(now: tuple[State, Bool[Array, " sessions"]], _: None) -> tuple[tuple[State, Array], Row]:
+            state, running = now
+            before = state._replace(t=jnp.where(running, state.t, state.began))  # one that ended may be at the last bar
+            seen = env.observe(market, settings, before)
+            mask = env.mask(market, settings, before)
+            log_p = log_probs(policy(seen if statistics is None else normalize(statistics, seen))[0], mask)
+            action = choose(log_p, jnp.zeros_like(log_p))
+            after, outcome = env.step(market, settings, before, action)
+            paid = after.commissions + after.slippages - before.commissions - before.slippages
+            state = State(*(jnp.where(running, new, old) for new, old in zip(after, state, strict=True)))
+            row = {
+                "position": after.position,
+                "action": action,
+                "reason": outcome.reason,
+                "result": outcome.result,
+                "cost": paid,
+                "could_enter": mask[:, Action.BUY],
+                "bust": outcome.terminated,
+            }
+            row = {name: jnp.where(running, column, jnp.zeros_like(column)) for name, column in row.items()}
+            row |= {"equity": env.equity(market, state), "running": running}
+            return (state, running & ~(outcome.terminated | outcome.truncated)), row
+
+        start: Any = env.reset(market, settings, m, t), jnp.ones(len(t), bool)
+        (state, _), rows = jax.lax.scan(step, start, length=n_bars)
+        return Record(**rows | {"bust": rows["bust"].any(0)}, state=state)
+
     return jax.vmap(one)(policies, statistics)
-
-
-def _trade(
-    policy: ActorCritic,
-    statistics: Statistics | None,
-    env: Trading,
-    market: Market,
-    settings: Settings,
-    m: Int32[Array, " sessions"],
-    t: Int32[Array, " sessions"],
-    n_bars: int,
-) -> Record:
-    """The record of one policy."""
-
-    def step(now: tuple[State, Bool[Array, " sessions"]], _: None) -> tuple[tuple[State, Array], Row]:
-        state, running = now
-        before = state._replace(t=jnp.where(running, state.t, state.began))  # one that ended may be at the last bar
-        seen = env.observe(market, settings, before)
-        mask = env.mask(market, settings, before)
-        log_p = log_probs(policy(seen if statistics is None else normalize(statistics, seen))[0], mask)
-        action = choose(log_p, jnp.zeros_like(log_p))
-        after, outcome = env.step(market, settings, before, action)
-        paid = after.commissions + after.slippages - before.commissions - before.slippages
-        state = State(*(jnp.where(running, new, old) for new, old in zip(after, state, strict=True)))
-        row = {
-            "position": after.position,
-            "action": action,
-            "reason": outcome.reason,
-            "result": outcome.result,
-            "cost": paid,
-            "could_enter": mask[:, Action.BUY],
-            "bust": outcome.terminated,
-        }
-        row = {name: jnp.where(running, column, jnp.zeros_like(column)) for name, column in row.items()}
-        row |= {"equity": env.equity(market, state), "running": running}
-        return (state, running & ~(outcome.terminated | outcome.truncated)), row
-
-    start: Any = env.reset(market, settings, m, t), jnp.ones(len(t), bool)
-    (state, _), rows = jax.lax.scan(step, start, length=n_bars)
-    return Record(**rows | {"bust": rows["bust"].any(0)}, state=state)
