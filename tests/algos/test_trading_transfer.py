@@ -72,6 +72,13 @@ def test_growth_keeps_the_function_to_the_last_bit(framework, network, dtype):
         assert same(*both(FORWARD[framework], phases(network, dtype), n)), n
 
 
+@pytest.mark.parametrize("network", ["mlp", "seed"])
+@pytest.mark.parametrize("framework", FORWARD)
+def test_new_actions_begin_at_a_low_logit_whatever_is_seen(framework, network):
+    _, (logits, _) = both(FORWARD[framework], phases(network, "float64"), 7)
+    assert (logits[:, 3:] == -3.0).all()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_in_torch_it_does_with_any_threads_and_window(threads):
     before = torch.get_num_threads()
