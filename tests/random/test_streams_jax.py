@@ -17,7 +17,7 @@ def test_compiled_streams_are_those_of_jax_random(name):
 
 def test_a_uniform_of_zero_makes_a_finite_gumbel(monkeypatch):
     """It comes once in 2**23 draws: too seldom to be met by chance in a test."""
-    monkeypatch.setattr(streams_jax, "_bits", lambda key, size, width: jnp.zeros(size, jnp.uint32) + key[0])
+    monkeypatch.setattr(streams_jax, "bits", lambda key, size, width: jnp.zeros(size, jnp.uint32) + key[0])
     draw = jax.jit(lambda key: streams_jax.gumbel(key, (4,), "float32"))
     expected = -np.log(-np.log(np.finfo(np.float32).tiny))
     np.testing.assert_allclose(draw(jnp.zeros(2, jnp.uint32)), expected, rtol=1e-6)

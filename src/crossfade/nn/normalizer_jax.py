@@ -21,14 +21,19 @@ def start(dim: int, dtype: str) -> Statistics:
 
 def merge(statistics: Statistics, x: Float[Array, "n o"]) -> Statistics:
     """The statistics of the rows so far and these together (Chan et al. 1979, by shares instead of sums)."""
-    mean, var, count = statistics
-    x = x.astype(mean.dtype)
-    share = len(x) / (count + len(x))
-    delta = x.mean(0) - mean
+    x = x.astype(statistics.mean.dtype)
+    return join(statistics, Statistics(x.mean(0), x.var(0), jnp.array(len(x), x.dtype)))
+
+
+def join(one: Statistics, other: Statistics) -> Statistics:
+    """The statistics of the rows of both."""
+    count = one.count + other.count
+    share = other.count / count
+    delta = other.mean - one.mean
     return Statistics(
-        mean + share * delta,
-        (1 - share) * var + share * x.var(0) + share * (1 - share) * delta**2,
-        count + len(x),
+        one.mean + share * delta,
+        (1 - share) * one.var + share * other.var + share * (1 - share) * delta**2,
+        count,
     )
 
 

@@ -19,7 +19,7 @@ def uniform(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Arra
     """Uniform numbers in [0, 1): random mantissas behind the exponent of 1, less 1."""
     width, mantissa = jnp.finfo(dtype).bits, jnp.finfo(dtype).nmant
     one = np.ones((), dtype).view(f"uint{width}")
-    words = _bits(key, math.prod(shape), width) >> (width - mantissa) | one
+    words = bits(key, math.prod(shape), width) >> (width - mantissa) | one
     return (jax.lax.bitcast_convert_type(words, dtype) - 1).reshape(shape)
 
 
@@ -37,7 +37,7 @@ def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype: str) -> Float[Array
     return jax.lax.erf_inv(uniform(key, shape, dtype) * 2 + low) * np.array(math.sqrt(2), dtype)
 
 
-def _bits(key: PRNGKeyArray, size: int, width: int) -> UInt[Array, " size"]:
+def bits(key: PRNGKeyArray, size: int, width: int) -> UInt[Array, " size"]:
     """Words of 32 or 64 random bits: Threefry-2x32 of the counters 0 .. size-1."""
     words = key if jnp.issubdtype(key.dtype, jnp.unsignedinteger) else jax.random.key_data(key)
     if words.shape != (2,) or size >= 2**32:

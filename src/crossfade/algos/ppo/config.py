@@ -57,6 +57,8 @@ class PPOConfig(RunConfig):
     """Width of a hidden layer of network=mlp."""
     layers: int = 2
     """Hidden layers of network=mlp."""
+    devices: int = 1
+    """Devices that share the environments in mode jax_full; on a CPU they are cores."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ...bridge.transforms import clip_by_global_norm
 from ...nn.layers_jax import filled
+from . import sharing
 from .batch import Minibatch, Rollout
 from .config import PPOConfig
 from .gae_jax import gae
@@ -57,6 +58,7 @@ def update(
 ) -> Updated:
     """One gradient step on a minibatch, and the parts of its loss."""
     (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
+    gradient, info = sharing.mean((gradient, info), config.devices)
     params: PyTree = policy
     updates, opt_state = tx.update(gradient, opt_state, params)
     return eqx.apply_updates(policy, jax.tree.map(lambda u: -learning_rate * u, updates)), opt_state, info

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from . import sharing
 from .batch import Minibatch
 from .config import PPOConfig
 from .masked_jax import entropy, log_prob_of, log_probs
@@ -26,9 +27,10 @@ def value_loss(
     return 0.5 * error.mean()
 
 
-def normalize(advantage: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Mean 0 and (biased) deviation 1."""
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+def normalize(advantage: Float[Array, " n"], devices: int = 1) -> Float[Array, " n"]:
+    """Mean 0 and (biased) deviation 1, over all devices that have a part of the minibatch."""
+    centred = advantage - sharing.mean(advantage.mean(), devices)
+    return centred / (jnp.sqrt(sharing.mean(jnp.square(centred).mean(), devices)) + 1e-8)
 
 
 def loss(
@@ -38,7 +40,7 @@ def loss(
     logits, value = network(batch.observation)
     log_p = log_probs(logits, batch.mask, config.floor)
     log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob
-    advantage = normalize(batch.advantage) if config.normalize_advantages else batch.advantage
+    advantage = normalize(batch.advantage, config.devices) if config.normalize_advantages else batch.advantage
     policy = policy_loss(log_ratio, advantage, config.clip)
     critic = value_loss(value, batch.value, batch.advantage + batch.value, config.clip_value)
     spread = entropy(log_p, batch.mask).mean()

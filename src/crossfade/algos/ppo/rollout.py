@@ -1,6 +1,7 @@
 """Collecting steps of many environments within a compiled program. The host's counterpart is host.py."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -11,6 +12,7 @@ from ...nn import normalizer_jax as normalizer
 from ...nn.normalizer_jax import Statistics
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import permutation
+from . import sharing
 from .batch import Carry, Minibatch, Noise, Rollout
 from .config import START_NUMBERS, PPOConfig
 from .learner_jax import Info
@@ -46,14 +48,16 @@ class World(Protocol):
 
 
 def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
-    """The randomness of one update, from its key."""
+    """The randomness of one update, from its key: of this device's environments, and the order of all steps."""
     gumbel, start, order = jax.random.split(key, 3)
-    shape = config.n_steps, config.n_envs
+    shape, devices = (config.n_steps, config.n_envs), config.devices
     shuffled = lambda epoch: permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
+    each = -(-config.epochs // devices)
+    own = sharing.number(devices) * each + jnp.arange(each)
     return Noise(
-        gumbel=streams.gumbel(gumbel, (*shape, n_actions), config.dtype),
-        start=streams.uniform(start, (*shape, START_NUMBERS), "float32"),
-        order=jax.lax.map(shuffled, jnp.arange(config.epochs)),
+        gumbel=sharing.part(streams.gumbel(gumbel, (*shape, n_actions), config.dtype), devices, axis=1),
+        start=sharing.part(streams.uniform(start, (*shape, START_NUMBERS), "float32"), devices, axis=1),
+        order=sharing.whole(jax.lax.map(shuffled, own), devices)[: config.epochs],
     )
 
 
@@ -100,12 +104,14 @@ def collect(
         )
         return following, (taken, told)
 
-    after, (taken, told) = jax.lax.scan(step, carry, (noise.gumbel, noise.start))
+    nothing = normalizer.start(world.params.observation_dim, config.dtype)
+    after, (taken, told) = jax.lax.scan(step, carry._replace(statistics=nothing), (noise.gumbel, noise.start))
+    after = after._replace(statistics=_joined(carry.statistics, after.statistics, config))
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if config.truncation == "bootstrap":
         step_again = lambda state, action: world.step(data, settings, state, action)[0]
         taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
-    return taken, after, _telling(taken, told, noise.gumbel.shape[-1])
+    return taken, after, _telling(taken, told, noise.gumbel.shape[-1], config.devices)
 
 
 def minibatch_of(
@@ -117,11 +123,13 @@ def minibatch_of(
     statistics: Statistics,
     config: PPOConfig,
 ) -> Callable[[Int[Array, " size"]], Minibatch]:
-    """The steps of a rollout with given numbers; their observations are made again from the states."""
-    steps = _flat((rollout.state, rollout.action, rollout.log_prob, rollout.value, advantage))
+    """This device's part of the steps with given numbers; their observations are made again from the states."""
+    columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, advantage
+    steps = _flat(sharing.whole(columns, config.devices, axis=1))
 
     def rows(index: Int[Array, " size"]) -> Minibatch:
-        state, *others = jax.tree.map(lambda column: column[index], steps)
+        own = sharing.part(index, config.devices)
+        state, *others = jax.tree.map(lambda column: column[own], steps)
         observation = _as_seen(world.observe(data, settings, state), statistics, config)
         return Minibatch(observation, world.mask(data, settings, state), *others)
 
@@ -149,18 +157,31 @@ def _values_where_cut_off(
     return jax.lax.fori_loop(0, blocks, block, rollout.next_value.ravel()).reshape(rollout.value.shape)
 
 
-def _telling(rollout: Rollout, told: Info, n_actions: int) -> Info:
+def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statistics:
+    """The statistics of all observations so far, those of all devices among them."""
+    if not config.normalize_observations:
+        return before
+    everywhere = sharing.each(seen, config.devices)
+    parts = (jax.tree.map(lambda x: x[i], everywhere) for i in range(config.devices))
+    return reduce(normalizer.join, parts, before)
+
+
+def _telling(rollout: Rollout, told: Info, n_actions: int, devices: int) -> Info:
     """Means of an update; those of episodes are over the ones that ended in it, and 0 if none did."""
-    total = {name: each.sum().astype(rollout.value.dtype) for name, each in told.items()}
-    ended = jnp.maximum(total["episodes"], 1)
+    sums = {name: each.sum().astype(rollout.value.dtype) for name, each in told.items()}
+    sums = sharing.total(sums, devices)
+    ended = jnp.maximum(sums["episodes"], 1)
     share = lambda action: (rollout.action == action).mean(dtype=rollout.value.dtype)
-    return {
+    means = {
         "mean_reward": rollout.reward.mean(),
-        "mean_episode_return": total["episode_return"] / ended,
-        "mean_episode_length": total["episode_length"] / ended,
-        "episodes": total["episodes"],
-        "illegal": total["illegal"],
         **{f"action_share_{action}": share(action) for action in range(n_actions)},
+    }
+    return {
+        "mean_episode_return": sums["episode_return"] / ended,
+        "mean_episode_length": sums["episode_length"] / ended,
+        "episodes": sums["episodes"],
+        "illegal": sums["illegal"],
+        **sharing.mean(means, devices),
     }
 
 

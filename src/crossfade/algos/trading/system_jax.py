@@ -11,10 +11,11 @@ from jaxtyping import Array, Bool, Float, Int, Int32, PyTree
 from ...envs.trading.trading_jax import Trading
 from ...nn import normalizer_jax
 from ...random import random_numpy as random
-from ..ppo import full, host, init, learner_jax, losses_jax
+from ..ppo import full, host, init, learner_jax, losses_jax, sharing
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_jax import choose, log_prob_of, log_probs
 from ..ppo.network_jax import ActorCritic
+from ..ppo.sharing import EVERYWHERE
 from . import data, world
 from .accounts import Together
 from .config import TradingConfig
@@ -36,7 +37,7 @@ class System:
     def __init__(self, config: TradingConfig):
         self.config, self.params = config, config.params
         self.env, self.market = Trading(config.params), data.market(config)
-        self.on_device = jax.tree.map(jnp.asarray, self.market) if config.mode == "jax_full" else None
+        self.on_device = sharing.place(self.market, config.devices) if config.mode == "jax_full" else None
         self.key, self.init_key, _ = world.keys(config)
         self._act, self._value, self._greedy = map(jax.jit, (self._act_eagerly, _value, _greedy))
 
@@ -105,8 +106,10 @@ class System:
     ) -> tuple[ActorCritic, PyTree, Carry, dict[str, Array]]:
         """`n` updates from `step` in one compiled program; the memory of what goes in is given away."""
         config, steps = self.config, range(step, step + n)
-        settings = jax.tree.map(lambda *values: jnp.stack(values), *(world.settings(config, i) for i in steps))
-        rates = jnp.array([config.learning_rate(i) for i in steps], config.dtype)
+        settings = jax.tree.map(lambda *values: np.stack(values), *(world.settings(config, i) for i in steps))
+        rates = np.array([config.learning_rate(i) for i in steps], config.dtype)
+        places = EVERYWHERE, EVERYWHERE, full.PLACES
+        policy, opt_state, buffer = sharing.place((policy, opt_state, buffer), config.devices, places)
         key = jax.random.wrap_key_data(jnp.asarray(self.key))
         return full.train(policy, tx, opt_state, buffer, self.env, self.on_device, settings, rates, key, step, config)
 
