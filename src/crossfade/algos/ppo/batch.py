@@ -24,7 +24,8 @@ class Minibatch(NamedTuple):
     action: Any  # (n,)
     log_prob: Any  # (n,) under the policy that acted
     value: Any  # (n,) by the critic that was there
-    advantage: Any  # (n,)
+    returns: Any  # (n,) what the critic learns
+    advantage: Any  # (n,) what the policy's loss weighs a step by
 
 
 class Noise(NamedTuple):

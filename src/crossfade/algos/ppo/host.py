@@ -7,6 +7,7 @@ import numpy as np
 
 from ...nn.normalizer_numpy import merge, normalize
 from ...random import random_numpy as random
+from ...random.shuffling_numpy import shuffled
 from .batch import Carry, Noise, Rollout
 from .config import START_NUMBERS, PPOConfig
 
@@ -55,7 +56,7 @@ def draw(key: np.ndarray, config: PPOConfig, n_actions: int) -> Noise:
     return Noise(
         random.gumbel(gumbel, (*shape, n_actions), config.dtype),
         random.uniform(start, (*shape, START_NUMBERS), "float32"),
-        np.stack([random.permutation(random.fold_in(order, e), shape[0] * shape[1]) for e in range(config.epochs)]),
+        np.stack([shuffled(random.fold_in(order, e), shape[0] * shape[1]) for e in range(config.epochs)]),
     )
 
 

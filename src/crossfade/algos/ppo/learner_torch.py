@@ -46,6 +46,13 @@ def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs
     )
 
 
+def weights(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tensor, " n"]:
+    """Advantages as the loss of a minibatch weighs them: with mean 0 and deviation 1 (ddof 0), if so configured."""
+    if not config.normalize_advantages:
+        return advantage
+    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+
+
 def update(policy: ActorCritic, optimizer: torch.optim.Adam, batch: Minibatch, config: PPOConfig) -> Info:
     """One step down the loss of a minibatch, in place."""
     value, info = loss(policy, batch, config)
@@ -68,6 +75,7 @@ def update_epochs(
     for index in order.reshape(len(order) * config.minibatches, -1):
         if infos and config.target_kl is not None and float(infos[-1]["approx_kl"]) > config.target_kl:
             break
-        infos.append(step(rows(index)))
+        batch = rows(index)
+        infos.append(step(batch._replace(advantage=weights(batch.advantage, config))))
     means = {name: float(torch.stack([torch.as_tensor(i[name]) for i in infos]).mean()) for name in infos[0]}
     return {**means, "gradient_steps": float(len(infos))}

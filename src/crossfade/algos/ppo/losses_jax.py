@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from . import sharing
 from .batch import Minibatch
 from .config import PPOConfig
 from .masked_jax import entropy, log_prob_of, log_probs
@@ -27,12 +26,6 @@ def value_loss(
     return 0.5 * error.mean()
 
 
-def normalize(advantage: Float[Array, " n"], devices: int = 1) -> Float[Array, " n"]:
-    """Mean 0 and (biased) deviation 1, over all devices that have a part of the minibatch."""
-    centred = advantage - sharing.mean(advantage.mean(), devices)
-    return centred / (jnp.sqrt(sharing.mean(jnp.square(centred).mean(), devices)) + 1e-8)
-
-
 def loss(
     network: ActorCritic, batch: Minibatch, config: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
@@ -40,9 +33,8 @@ def loss(
     logits, value = network(batch.observation)
     log_p = log_probs(logits, batch.mask, config.floor)
     log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob
-    advantage = normalize(batch.advantage, config.devices) if config.normalize_advantages else batch.advantage
-    policy = policy_loss(log_ratio, advantage, config.clip)
-    critic = value_loss(value, batch.value, batch.advantage + batch.value, config.clip_value)
+    policy = policy_loss(log_ratio, batch.advantage, config.clip)
+    critic = value_loss(value, batch.value, batch.returns, config.clip_value)
     spread = entropy(log_p, batch.mask).mean()
     total = policy + config.value_coef * critic - config.entropy_coef * spread
     ratio = jnp.exp(log_ratio)

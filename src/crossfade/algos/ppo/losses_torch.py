@@ -29,20 +29,13 @@ def value_loss(value: Vector, old_value: Vector, returns: Vector, clip: float | 
     return error.mean() / 2
 
 
-def normalize(advantage: Vector) -> Vector:
-    """Mean 0 and deviation 1, the deviation that of the minibatch itself (ddof 0)."""
-    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-
-
 def loss(network: Any, batch: Minibatch, config: PPOConfig) -> tuple[Scalar, dict[str, Tensor]]:
     """Policy loss, value loss and entropy bonus of a minibatch, and what to log about them."""
     logits, value = network(batch.observation)
     log_p = log_probs(logits, batch.mask, config.floor)
     log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob
-    returns = batch.advantage + batch.value
-    advantage = normalize(batch.advantage) if config.normalize_advantages else batch.advantage
-    surrogate = policy_loss(log_ratio, advantage, config.clip)
-    regression = value_loss(value, batch.value, returns, config.clip_value)
+    surrogate = policy_loss(log_ratio, batch.advantage, config.clip)
+    regression = value_loss(value, batch.value, batch.returns, config.clip_value)
     spread = entropy(log_p, batch.mask).mean()
     total = surrogate + config.value_coef * regression - config.entropy_coef * spread
     ratio = log_ratio.exp()

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from ...nn import normalizer_jax as normalizer
 from ...nn.normalizer_jax import Statistics
 from ...random import streams_jax as streams
-from ...random.shuffling_jax import permutation
+from ...random.shuffling_jax import shuffled
 from . import sharing
 from .batch import Carry, Minibatch, Noise, Rollout
 from .config import START_NUMBERS, PPOConfig
@@ -51,13 +51,13 @@ def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
     """The randomness of one update, from its key: of this device's environments, and the order of all steps."""
     gumbel, start, order = jax.random.split(key, 3)
     shape, devices = (config.n_steps, config.n_envs), config.devices
-    shuffled = lambda epoch: permutation(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
+    permutation = lambda epoch: shuffled(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
     each = -(-config.epochs // devices)
     own = sharing.number(devices) * each + jnp.arange(each)
     return Noise(
         gumbel=sharing.part(streams.gumbel(gumbel, (*shape, n_actions), config.dtype), devices, axis=1),
         start=sharing.part(streams.uniform(start, (*shape, START_NUMBERS), "float32"), devices, axis=1),
-        order=sharing.whole(jax.lax.map(shuffled, own), devices)[: config.epochs],
+        order=sharing.whole(jax.lax.map(permutation, own), devices)[: config.epochs],
     )
 
 
@@ -123,13 +123,13 @@ def minibatch_of(
     statistics: Statistics,
     config: PPOConfig,
 ) -> Callable[[Int[Array, " size"]], Minibatch]:
-    """This device's part of the steps with given numbers; their observations are made again from the states."""
-    columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, advantage
+    """The steps of a rollout with given numbers; their observations are made again from the states."""
+    returns = rollout.value + advantage
+    columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
     steps = _flat(sharing.whole(columns, config.devices, axis=1))
 
     def rows(index: Int[Array, " size"]) -> Minibatch:
-        own = sharing.part(index, config.devices)
-        state, *others = jax.tree.map(lambda column: column[own], steps)
+        state, *others = jax.tree.map(lambda column: column[index], steps)
         observation = _as_seen(world.observe(data, settings, state), statistics, config)
         return Minibatch(observation, world.mask(data, settings, state), *others)
 

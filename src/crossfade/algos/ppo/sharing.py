@@ -51,12 +51,16 @@ def number(devices: int) -> Int32[Array, ""] | int:
     return jax.lax.axis_index(AXIS) if devices > 1 else 0
 
 
-def part(x: Shaped[Array, "..."], devices: int, axis: int = 0) -> Shaped[Array, "..."]:
+def part(tree: Tree, devices: int, axis: int = 0) -> Tree:
     """This device's part of what all have."""
     if devices == 1:
-        return x
-    size = x.shape[axis] // devices
-    return jax.lax.dynamic_slice_in_dim(x, number(devices) * size, size, axis)
+        return tree
+
+    def own(x: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        size = x.shape[axis] // devices
+        return jax.lax.dynamic_slice_in_dim(x, number(devices) * size, size, axis)
+
+    return jax.tree.map(own, tree)
 
 
 def whole(tree: Tree, devices: int, axis: int = 0) -> Tree:

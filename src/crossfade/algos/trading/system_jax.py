@@ -82,7 +82,8 @@ class System:
     ) -> tuple[ActorCritic, PyTree, dict[str, Array]]:
         """All gradient steps of an update. Pure: jit it."""
         seen, taken = batch.rollout.state, batch.rollout
-        columns = *seen, taken.action, taken.log_prob, taken.value, learner_jax.advantages(taken, self.config)
+        advantage = learner_jax.advantages(taken, self.config)
+        columns = *seen, taken.action, taken.log_prob, taken.value, taken.value + advantage, advantage
         steps = [jnp.asarray(column).reshape(-1, *column.shape[2:]) for column in columns]
         policy, opt_state, info = learner_jax.update_epochs(
             policy,

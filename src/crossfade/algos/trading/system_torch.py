@@ -83,7 +83,8 @@ class System:
         rollout = Rollout(None, *map(torch.from_numpy, batch.rollout[1:]))
         advantage = learner_torch.advantages(rollout, self.config)
         observation, mask = (torch.from_numpy(array).flatten(0, 1) for array in batch.rollout.state)
-        flat = (x.flatten() for x in (rollout.action, rollout.log_prob, rollout.value, advantage))
+        returns = rollout.value + advantage
+        flat = (x.flatten() for x in (rollout.action, rollout.log_prob, rollout.value, returns, advantage))
         steps = Minibatch(observation.to(dtype), mask, *flat)
         return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, batch.info)
 
