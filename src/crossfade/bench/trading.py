@@ -1,8 +1,8 @@
 """`crossfade bench trading`: steps per second of the environments alone and of whole PPO, and what the promises say.
 
 Every contender is a process of its own (trading_worker.py), once with all of the machine's cores and, where that may
-be faster, once with a single one; those of a setting take turns. A promise is about the faster of the two, and is held
-against the faster of the two. Environments hand all 225 numbers of every observation to a linear policy. In whole PPO
+be faster, once with a single one; jax_full also with its accounts shared among the cores (devices=). Those of a setting
+take turns. A promise is about the fastest of a contender's ways, and is held against the fastest of the other's. Environments hand all 225 numbers of every observation to a linear policy. In whole PPO
 the modes on the host draw from NumPy's own generator, and torch steps its accounts in two ways: in a process each, by
 Gymnasium, as SubprocVecEnv does, and one after another in its own process, which is faster where a step is this short.
 *of peak*: the arithmetic that the networks need per second (one pass forward to act, one forward and backward in each
@@ -25,7 +25,7 @@ from .trading_worker import missing
 JAX, NUMPY, PLAIN, PANDAS = "JAX", "vectorised NumPy", "plain Python, one account", "pandas row by row, one account"
 TORCH, PURE, FULL = "torch", "torch_pure", "jax_full"
 TODAY = "torch, one process per account"
-ALONE = ", one core"
+ALONE, SHARED = ", one core", ", a device per core"
 ONES = {PLAIN: {"kind": "one", "world": "plain", "cores": 1}, PANDAS: {"kind": "one", "world": "pandas", "cores": 1}}
 SEED_NET = "network=seed"
 CORES = len(os.sched_getaffinity(0))
@@ -62,6 +62,12 @@ def _ppo(mode: str, *words: str) -> dict[str, Any]:
     return {"kind": "ppo", "words": [f"mode={mode}", *words]}
 
 
+def _shared(*words: str) -> dict[str, dict[str, Any]]:
+    """jax_full with its accounts shared among the cores, where that is possible."""
+    request = {**_ppo("jax_full", f"devices={CORES}", *words), "cores": CORES}
+    return {FULL + SHARED: request} if 1 < CORES <= 8 else {}
+
+
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     **{worlds(n): _worlds(n) | (ONES if n == WITH_ONES else {}) for n in SIZES},
     SMALL: {
@@ -71,8 +77,13 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "jax_minimal": {**_ppo("jax_minimal"), "cores": CORES},
         "jax_policy": {**_ppo("jax_policy"), "cores": CORES},
         **_both(FULL, _ppo("jax_full")),
+        **_shared(),
     },
-    PUBLISHED: _both(PURE, _ppo("torch_pure", SEED_NET)) | _both(FULL, _ppo("jax_full", SEED_NET)),
+    PUBLISHED: {
+        **_both(PURE, _ppo("torch_pure", SEED_NET)),
+        **_both(FULL, _ppo("jax_full", SEED_NET)),
+        **_shared(SEED_NET),
+    },
     LARGE: {FULL: {**_ppo("jax_full", "n_envs=10000"), "cores": CORES}},
 }
 
@@ -201,8 +212,8 @@ def _ratio(slow: list[dict[str, float]], fast: list[dict[str, float]]) -> float:
 
 
 def _variants(name: str, measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What was measured of a contender, with all cores and with one."""
-    names = (name, name + ALONE)
+    """What was measured of a contender, with all cores, with one, and with a device on each."""
+    names = (name, name + ALONE, name + SHARED)
     return {name: measured[name] for name in names if "rounds" in measured.get(name, {})}
 
 

@@ -23,6 +23,7 @@ from ..envs.trading.params import TradingParams
 
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
+CHUNK = 10  # updates in a compiled call; a run takes 100, unless told otherwise
 OLD_WORLD = Path(__file__).parents[3] / "benchmarks" / "trading_pandas.py"
 
 
@@ -225,11 +226,13 @@ class Ppo:
         if processes:
             system_torch.OneByOne = Processes
         config = apply(TradingConfig(steps=1_000_000), words)
-        self.trainer, self.steps, self.update = make_trainer("trading", config), config.n_envs * config.n_steps, 0
+        self.trainer, self.update = make_trainer("trading", config), 0
+        self.updates = CHUNK if config.mode == "jax_full" else 1
+        self.steps = self.updates * config.n_envs * config.n_steps
 
     def once(self) -> None:
-        self.trainer.run(self.update, 1)
-        self.update += 1
+        self.trainer.run(self.update, self.updates)
+        self.update += self.updates
 
 
 def draw_natively(key: np.ndarray, config: PPOConfig, n_actions: int) -> Noise:

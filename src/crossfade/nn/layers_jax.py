@@ -35,7 +35,9 @@ def apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array
 
 
 @jax.custom_vjp
-def _product(x: Float[Array, "*nodes inputs"], weight: Float[Array, "outputs inputs"]) -> Float[Array, "*nodes outputs"]:
+def _product(
+    x: Float[Array, "*nodes inputs"], weight: Float[Array, "outputs inputs"]
+) -> Float[Array, "*nodes outputs"]:
     return x @ weight.T
 
 

@@ -24,13 +24,17 @@ def merge(statistics: Statistics, x: Float[np.ndarray, "n o"]) -> Statistics:
 
     In this form a count too large to grow turns the mean into a moving average; sums of squares would overflow.
     """
-    mean, var, count = statistics
-    total = count + mean.dtype.type(len(x))
-    weight = mean.dtype.type(len(x)) / total
-    delta = x.mean(0) - mean
+    return join(statistics, Statistics(x.mean(0), x.var(0), np.array(len(x), statistics.mean.dtype)))
+
+
+def join(one: Statistics, other: Statistics) -> Statistics:
+    """The statistics of what either has seen."""
+    total = one.count + other.count
+    weight = other.count / total
+    delta = other.mean - one.mean
     return Statistics(
-        mean + weight * delta,
-        (1 - weight) * var + weight * x.var(0) + weight * (1 - weight) * delta**2,
+        one.mean + weight * delta,
+        (1 - weight) * one.var + weight * other.var + weight * (1 - weight) * delta**2,
         np.asarray(total),
     )
 

@@ -58,11 +58,11 @@ class PPOConfig(RunConfig):
     layers: int = 2
     """Hidden layers of network=mlp."""
     devices: int = 1
-    """Devices that share the environments in mode jax_full; on a CPU they are cores."""
+    """Devices that share the environments, for mode=jax_full; on a CPU give each a core."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule"):
+        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule", "devices"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name}: expected at least 1, got {value}.")
         for name in ("gamma", "gae_lambda"):
@@ -73,11 +73,21 @@ class PPOConfig(RunConfig):
                 f"minibatches: expected a divisor of n_envs * n_steps = {self.n_envs * self.n_steps}, "
                 f"got {self.minibatches}."
             )
+        if self.devices > 1 and self.mode != "jax_full":
+            raise UsageError(f"devices: expected 1 in mode={self.mode}, got {self.devices}. Only jax_full shares them.")
+        for name, n in {"n_envs": self.n_envs, "n_envs * n_steps / minibatches": self.minibatch_size}.items():
+            if n % self.devices:
+                raise UsageError(f"devices: expected a divisor of {name} = {n}, got {self.devices}.")
 
     @property
     def base(self) -> tuple[int, int] | None:
         """Inputs and actions of the network that this one may have grown from, if it can have."""
         return None
+
+    @property
+    def minibatch_size(self) -> int:
+        """Steps in a minibatch."""
+        return self.n_envs * self.n_steps // self.minibatches
 
     @property
     def horizon(self) -> int:

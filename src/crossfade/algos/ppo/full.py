@@ -1,7 +1,6 @@
 """Training compiled as a whole: collecting and learning, many updates in one program."""
 
-from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,9 +17,11 @@ from .rollout import World, collect, draw, minibatch_of
 from .sharing import EVERYWHERE, SHARED
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
-PLACES = Carry(state=SHARED, statistics=EVERYWHERE, episode_return=SHARED, episode_length=SHARED)
+PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
+"""Of the policy, of the optimiser's state, and of the carry."""
 
 
+@partial(jax.jit, static_argnames=("tx", "world", "config"), donate_argnames=("policy", "opt_state", "carry"))
 def train(
     policy: ActorCritic,
     tx: optax.GradientTransformation,
@@ -40,27 +41,17 @@ def train(
     anew. Update i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
     `policy`, `opt_state` and `carry` is given away: go on with the returned ones.
     """
-    first_step = jnp.asarray(first_step)
-    return program(config.devices)(
-        policy, opt_state, carry, data, settings, learning_rate, key, first_step, tx=tx, world=world, config=config
-    )
 
-
-@cache
-def program(devices: int) -> Callable[..., Trained]:
-    """`train` compiled for so many devices."""
-    # On a CPU every device has a core; products that spread over the cores of the others would wait for them.
-    alone = {"xla_cpu_multi_thread_eigen": False} if devices > 1 else None
-    return jax.jit(
-        _train,
-        static_argnames=("tx", "world", "config"),
-        donate_argnames=("policy", "opt_state", "carry"),
-        compiler_options=alone,
-    )
-
-
-def _train(policy, opt_state, carry, data, settings, learning_rate, key, first_step, *, tx, world, config):
-    def updates(policy, opt_state, carry, data, settings, learning_rate, key, first_step):
+    def several(
+        policy: ActorCritic,
+        opt_state: PyTree,
+        carry: Carry,
+        data: Any,
+        settings: Any,
+        learning_rate: Float[Array, " n"],
+        key: PRNGKeyArray,
+        first_step: int | Array,
+    ) -> Trained:
         def one(now: tuple[ActorCritic, PyTree, Carry], given: tuple[Array, Any, Array]) -> tuple[tuple, Info]:
             policy, opt_state, carry = now
             step, settings, rate = given
@@ -71,12 +62,10 @@ def _train(policy, opt_state, carry, data, settings, learning_rate, key, first_s
             policy, opt_state, info = update_epochs(policy, tx, opt_state, rows, noise.order, rate, config)
             return (policy, opt_state, after), {**info, **told}
 
-        steps = first_step + jnp.arange(len(learning_rate))
-        (policy, opt_state, carry), metrics = jax.lax.scan(
-            one, (policy, opt_state, carry), (steps, settings, learning_rate)
-        )
+        given = first_step + jnp.arange(len(learning_rate)), settings, learning_rate
+        (policy, opt_state, carry), metrics = jax.lax.scan(one, (policy, opt_state, carry), given)
         return policy, opt_state, carry, metrics
 
-    places = EVERYWHERE, EVERYWHERE, PLACES
-    spread = sharing.spread(updates, config.devices, (*places, *[EVERYWHERE] * 5), (*places, EVERYWHERE))
-    return spread(policy, opt_state, carry, data, settings, learning_rate, key, first_step)
+    inputs = policy, opt_state, carry, data, settings, learning_rate, key, first_step
+    places = (*PLACES, *[EVERYWHERE] * 5)
+    return sharing.spread(several, config.devices, places, (*PLACES, EVERYWHERE))(*inputs)

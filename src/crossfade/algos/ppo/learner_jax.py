@@ -1,5 +1,6 @@
 """Making an actor-critic and updating it on a rollout, in JAX. Twin: learner_torch.py."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from .network_jax import ActorCritic
 Info = dict[str, Array]
 Updated = tuple[ActorCritic, PyTree, Info]
 Tree = TypeVar("Tree")
+CACHE = 2**20  # bytes of a core's second cache
 
 
 def make_policy(config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, Any]) -> ActorCritic:
@@ -72,7 +74,7 @@ def update(
     """
     advantage = weights(rows(index).advantage, config)
     own = sharing.part((index, advantage), config.devices)
-    pieces = jax.tree.map(lambda x: x.reshape(_pieces(rows, len(own[0])), -1), own)
+    pieces = jax.tree.map(lambda x: x.reshape(_pieces(rows, own[0], config.devices), -1), own)
 
     def gradient(piece: tuple[Array, Array]) -> tuple[PyTree, Info]:
         index, advantage = piece
@@ -122,15 +124,16 @@ def update_epochs(
 
 def _mean(function: Callable[[Tree], PyTree], pieces: Tree) -> PyTree:
     """The mean of a function's values over the pieces, one after another."""
-    n = len(jax.tree.leaves(pieces)[0])
-    take = lambda i: jax.tree.map(lambda x: x[i], pieces)
-    if n == 1:
-        return function(take(0))
-    add = lambda i, total: jax.tree.map(jnp.add, total, function(take(i)))
-    return jax.tree.map(lambda x: x / n, jax.lax.fori_loop(1, n, add, function(take(0))))
+    n, piece = len(jax.tree.leaves(pieces)[0]), lambda i: jax.tree.map(lambda x: x[i], pieces)
+    add = lambda i, total: jax.tree.map(jnp.add, total, function(piece(i)))
+    return jax.tree.map(lambda x: x / n, jax.lax.fori_loop(1, n, add, function(piece(0))))
 
 
-def _pieces(rows: Callable[[Int[Array, " size"]], Minibatch], n: int) -> int:
-    """Into how many to cut `n` steps."""
-    import os
-    return int(os.environ.get("PIECES", "1"))
+def _pieces(rows: Callable[[Int[Array, " size"]], Minibatch], index: Int[Array, " n"], devices: int) -> int:
+    """How many a device's part of a minibatch is cut into: as few as the caches of its cores ask for."""
+    if jax.default_backend() != "cpu":
+        return 1
+    n, seen = len(index), jax.eval_shape(rows, index).observation
+    most = CACHE * max(1, len(os.sched_getaffinity(0)) // devices) * n // (seen.size * seen.dtype.itemsize)
+    fewest = next(pieces for pieces in range(1, n + 1) if n % pieces == 0 and n // pieces <= max(most, 1))
+    return fewest if n // fewest > most // 4 else 1  # numbers with few divisors: rather none than crumbs

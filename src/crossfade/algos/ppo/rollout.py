@@ -129,7 +129,8 @@ def minibatch_of(
     steps = _flat(sharing.whole(columns, config.devices, axis=1))
 
     def rows(index: Int[Array, " size"]) -> Minibatch:
-        state, *others = jax.tree.map(lambda column: column[index], steps)
+        take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        state, *others = jax.tree.map(take, steps)
         observation = _as_seen(world.observe(data, settings, state), statistics, config)
         return Minibatch(observation, world.mask(data, settings, state), *others)
 
@@ -161,9 +162,7 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     """The statistics of all observations so far, those of all devices among them."""
     if not config.normalize_observations:
         return before
-    everywhere = sharing.each(seen, config.devices)
-    parts = (jax.tree.map(lambda x: x[i], everywhere) for i in range(config.devices))
-    return reduce(normalizer.join, parts, before)
+    return reduce(normalizer.join, sharing.each(seen, config.devices), before)
 
 
 def _telling(rollout: Rollout, told: Info, n_actions: int, devices: int) -> Info:

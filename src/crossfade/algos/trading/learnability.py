@@ -23,6 +23,7 @@ from ...envs.trading.params import Rules, TradingParams
 from ...envs.trading.sessions import within
 from ...envs.trading.trading_numpy import Trading
 from ...nn import normalizer_numpy
+from ..ppo import sharing
 from ..ppo.masked_jax import choose, log_probs
 from ..ppo.network_jax import ActorCritic
 from . import world
@@ -115,7 +116,7 @@ def _exchange_volumes(bars: Bars, rng: np.random.Generator) -> Bars:
 
 def _learn(system: System, tx: optax.GradientTransformation, market: Market) -> tuple[ActorCritic, Any]:
     """The policy after all updates on these days, and the statistics of what it saw."""
-    system.market, system.on_device = market, jax.tree.map(jnp.asarray, market)
+    system.market, system.on_device = market, sharing.place(market, system.config.devices)
     policy = system.make_policy(system.parameters())
     policy, _, carry, _ = system.train(policy, tx, tx.init(policy), system.start_buffer(), 0, system.config.steps)
     return policy, carry.statistics

@@ -15,7 +15,6 @@ from ..ppo import full, host, init, learner_jax, losses_jax, sharing
 from ..ppo.batch import Carry, Minibatch, Rollout
 from ..ppo.masked_jax import choose, log_prob_of, log_probs
 from ..ppo.network_jax import ActorCritic
-from ..ppo.sharing import EVERYWHERE
 from . import data, world
 from .accounts import Together
 from .config import TradingConfig
@@ -109,8 +108,7 @@ class System:
         config, steps = self.config, range(step, step + n)
         settings = jax.tree.map(lambda *values: np.stack(values), *(world.settings(config, i) for i in steps))
         rates = np.array([config.learning_rate(i) for i in steps], config.dtype)
-        places = EVERYWHERE, EVERYWHERE, full.PLACES
-        policy, opt_state, buffer = sharing.place((policy, opt_state, buffer), config.devices, places)
+        policy, opt_state, buffer = sharing.place((policy, opt_state, buffer), config.devices, full.PLACES)
         key = jax.random.wrap_key_data(jnp.asarray(self.key))
         return full.train(policy, tx, opt_state, buffer, self.env, self.on_device, settings, rates, key, step, config)
 
