@@ -46,15 +46,18 @@ def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
 def differences(ours: TorchSystem, theirs: JaxSystem, minibatch: Minibatch) -> dict[str, float]:
     """How far loss, gradient and one update are apart, relative to their size."""
     policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
-    arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
+    raw = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
+    arrays = raw._replace(advantage=learner_jax.weights(raw.advantage, ours.config))
+    minibatch = minibatch._replace(advantage=learner_torch.weights(minibatch.advantage, ours.config))
     (_, info), gradient = jax.jit(jax.value_and_grad(theirs.loss, has_aux=True))(model, arrays)
     value, expected = ours.loss(policy, minibatch)
     value.backward()
     gradients, wanted = named_leaves(gradient), {n: p.grad.numpy().copy() for n, p in policy.named_parameters()}
     optimizer, tx = learner_torch.make_optimizer(ours.config, policy), learner_jax.make_optimizer(ours.config, model)
     learner_torch.update(policy, optimizer, minibatch, ours.config)
-    step = jax.jit(lambda model, state: learner_jax.update(model, tx, state, arrays, jnp.array(3e-4), ours.config)[0])
-    after, found = named_leaves(step(model, tx.init(model))), dict(policy.named_parameters())
+    rows, lr = lambda index: Minibatch(*(field[index] for field in raw)), jnp.array(3e-4)
+    update = lambda model, state: learner_jax.update(model, tx, state, rows, jnp.arange(32), lr, ours.config)[0]
+    after, found = named_leaves(jax.jit(update)(model, tx.init(model))), dict(policy.named_parameters())
     return {
         "loss": max(relative(info[name], expected[name].detach().numpy()) for name in expected),
         "gradient": max(relative(gradients[name], wanted[name]) for name in wanted),
@@ -73,10 +76,8 @@ def test_the_loss_is_the_sum_worked_out_by_hand(x64):
     flat = {name: np.zeros_like(array) for name, array in ours.parameters().items()}  # all legal actions alike, V = 0
     legal = minibatch.mask.sum(-1).numpy()
     ratio = np.exp(-np.log(legal) - minibatch.log_prob.numpy())
-    advantage = minibatch.advantage.numpy()
-    scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    scaled, returns = minibatch.advantage.numpy(), minibatch.returns.numpy()
     surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled).mean()
-    returns = advantage + minibatch.value.numpy()
     expected = -surrogate + 0.3 * (returns**2).mean() / 2 - 0.2 * np.log(legal).mean()
     arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
     kl = (ratio - 1 - np.log(ratio)).mean()

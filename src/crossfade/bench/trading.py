@@ -2,9 +2,10 @@
 
 Every contender is a process of its own (trading_worker.py), once with all of the machine's cores and, where that may
 be faster, once with a single one; jax_full also with its accounts shared among the cores (devices=). Those of a setting
-take turns. A promise is about the fastest of a contender's ways, and is held against the fastest of the other's. Environments hand all 225 numbers of every observation to a linear policy. In whole PPO
-the modes on the host draw from NumPy's own generator, and torch steps its accounts in two ways: in a process each, by
-Gymnasium, as SubprocVecEnv does, and one after another in its own process, which is faster where a step is this short.
+take turns. A promise is about the fastest way of a contender, and is held against the fastest way of the other.
+Environments hand all 225 numbers of every observation to a linear policy. In whole PPO the modes on the host draw from
+NumPy's own generator, and torch steps its accounts in two ways: in a process each, by Gymnasium, as SubprocVecEnv does,
+and one after another in its own process, which is faster where a step is this short.
 *of peak*: the arithmetic that the networks need per second (one pass forward to act, one forward and backward in each
 epoch), as a share of the fastest float32 matrix products that torch or JAX make on this machine.
 """
@@ -65,7 +66,7 @@ def _ppo(mode: str, *words: str) -> dict[str, Any]:
 def _shared(*words: str) -> dict[str, dict[str, Any]]:
     """jax_full with its accounts shared among the cores, where that is possible."""
     request = {**_ppo("jax_full", f"devices={CORES}", *words), "cores": CORES}
-    return {FULL + SHARED: request} if 1 < CORES <= 8 else {}
+    return {FULL + SHARED: request} if CORES in (2, 4, 8, 16) else {}
 
 
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {

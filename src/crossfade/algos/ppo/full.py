@@ -18,7 +18,7 @@ from .sharing import EVERYWHERE, SHARED
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
 PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
-"""Of the policy, of the optimiser's state, and of the carry."""
+"""Of policy, optimiser and carry."""
 
 
 @partial(jax.jit, static_argnames=("tx", "world", "config"), donate_argnames=("policy", "opt_state", "carry"))

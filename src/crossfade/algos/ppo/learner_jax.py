@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,7 +21,6 @@ from .network_jax import ActorCritic
 
 Info = dict[str, Array]
 Updated = tuple[ActorCritic, PyTree, Info]
-Tree = TypeVar("Tree")
 CACHE = 2**20  # bytes of a core's second cache
 
 
@@ -122,7 +121,7 @@ def update_epochs(
     return policy, opt_state, {name: each.sum() / steps for name, each in infos.items()} | {"gradient_steps": steps}
 
 
-def _mean(function: Callable[[Tree], PyTree], pieces: Tree) -> PyTree:
+def _mean(function: Callable[[Any], PyTree], pieces: PyTree) -> PyTree:
     """The mean of a function's values over the pieces, one after another."""
     n, piece = len(jax.tree.leaves(pieces)[0]), lambda i: jax.tree.map(lambda x: x[i], pieces)
     add = lambda i, total: jax.tree.map(jnp.add, total, function(piece(i)))

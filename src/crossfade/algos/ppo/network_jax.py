@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...nn.layers_jax import apply, trunk
+from ...nn.layers_jax import apply_to_rows as apply, trunk
 
 
 class ActorCritic(eqx.Module):

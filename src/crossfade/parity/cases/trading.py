@@ -35,7 +35,7 @@ def trading(*words: str) -> Twin:
     import jax.numpy as jnp
     import torch
 
-    from ...algos.ppo import losses_jax, losses_torch
+    from ...algos.ppo import learner_torch, losses_jax, losses_torch
     from ...algos.trading.system_jax import System as JaxSystem
     from ...algos.trading.system_torch import System as TorchSystem
     from ...bridge import Mapping
@@ -51,6 +51,7 @@ def trading(*words: str) -> Twin:
     def batch(i: int) -> Minibatch:
         """All steps of a rollout of another policy, so that ratios are away from 1 and values from the old ones."""
         steps = ours.tensors(ours.collect(actor, start, i)[0]).steps
+        steps = steps._replace(advantage=learner_torch.weights(steps.advantage, config))
         return Minibatch(*(np.asarray(field) for field in steps))
 
     actions = np.random.default_rng(0).integers(0, config.params.n_actions, (ENV_STEPS, config.n_envs))
