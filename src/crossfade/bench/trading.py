@@ -63,10 +63,14 @@ def _ppo(mode: str, *words: str) -> dict[str, Any]:
     return {"kind": "ppo", "words": [f"mode={mode}", *words]}
 
 
-def _shared(*words: str) -> dict[str, dict[str, Any]]:
-    """jax_full with its accounts shared among the cores, where that is possible."""
-    request = {**_ppo("jax_full", f"devices={CORES}", *words), "cores": CORES}
-    return {FULL + SHARED: request} if CORES in (2, 4, 8, 16) else {}
+def _full(*words: str) -> dict[str, dict[str, Any]]:
+    """jax_full with all cores, with one, and, where they can be halved, with its accounts shared among them.
+
+    Several updates in a compiled call, as in a run, which makes 100.
+    """
+    request = {**_ppo("jax_full", *words), "updates": 5}
+    shared = {**request, "words": [*request["words"], f"devices={CORES}"], "cores": CORES}
+    return _both(FULL, request) | ({FULL + SHARED: shared} if CORES in (2, 4, 8, 16) else {})
 
 
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -77,13 +81,11 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         **_both(PURE, _ppo("torch_pure")),
         "jax_minimal": {**_ppo("jax_minimal"), "cores": CORES},
         "jax_policy": {**_ppo("jax_policy"), "cores": CORES},
-        **_both(FULL, _ppo("jax_full")),
-        **_shared(),
+        **_full(),
     },
     PUBLISHED: {
         **_both(PURE, _ppo("torch_pure", SEED_NET)),
-        **_both(FULL, _ppo("jax_full", SEED_NET)),
-        **_shared(SEED_NET),
+        **_full(SEED_NET),
     },
     LARGE: {FULL: {**_ppo("jax_full", "n_envs=10000"), "cores": CORES}},
 }

@@ -23,7 +23,6 @@ from ..envs.trading.params import TradingParams
 
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
-CHUNK = 10  # updates in a compiled call; a run takes 100, unless told otherwise
 OLD_WORLD = Path(__file__).parents[3] / "benchmarks" / "trading_pandas.py"
 
 
@@ -212,7 +211,7 @@ class Processes:
 class Ppo:
     """Whole updates of PPO in one mode: collecting, advantages, epochs of minibatches."""
 
-    def __init__(self, words: list[str], processes: bool = False):
+    def __init__(self, words: list[str], updates: int = 1, processes: bool = False):
         import torch
 
         from ..algos.ppo import host
@@ -226,9 +225,8 @@ class Ppo:
         if processes:
             system_torch.OneByOne = Processes
         config = apply(TradingConfig(steps=1_000_000), words)
-        self.trainer, self.update = make_trainer("trading", config), 0
-        self.updates = CHUNK if config.mode == "jax_full" else 1
-        self.steps = self.updates * config.n_envs * config.n_steps
+        self.trainer, self.update, self.updates = make_trainer("trading", config), 0, updates
+        self.steps = updates * config.n_envs * config.n_steps
 
     def once(self) -> None:
         self.trainer.run(self.update, self.updates)

@@ -132,7 +132,8 @@ def _pieces(rows: Callable[[Int[Array, " size"]], Minibatch], index: Int[Array, 
     """How many a device's part of a minibatch is cut into: as few as the caches of its cores ask for."""
     if jax.default_backend() != "cpu":
         return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     n, seen = len(index), jax.eval_shape(rows, index).observation
-    most = CACHE * max(1, len(os.sched_getaffinity(0)) // devices) * n // (seen.size * seen.dtype.itemsize)
+    most = CACHE * max(1, cores // devices) * n // (seen.size * seen.dtype.itemsize)
     fewest = next(pieces for pieces in range(1, n + 1) if n % pieces == 0 and n // pieces <= max(most, 1))
     return fewest if n // fewest > most // 4 else 1  # numbers with few divisors: rather none than crumbs

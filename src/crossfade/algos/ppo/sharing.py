@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int32, PyTree, Shaped
 
 from ...errors import UsageError
@@ -30,7 +30,7 @@ def mesh(devices: int) -> jax.sharding.Mesh:
             f"devices: expected at most {found}, which is what JAX has in this process, got {devices}. On a CPU set "
             f"JAX_NUM_CPU_DEVICES={devices}, or call jax.config.update('jax_num_cpu_devices', {devices}) first of all."
         )
-    return jax.make_mesh((devices,), (AXIS,), devices=jax.devices()[:devices])
+    return jax.make_mesh((devices,), (AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
 
 
 def place(tree: Tree, devices: int, spec: PyTree = EVERYWHERE) -> Tree:

@@ -1,0 +1,199 @@
+"""Environments shared among devices and minibatches cut into pieces: the same run."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ppo_toy import DATA, WORLD, rates, settings, small, started
+
+from crossfade import checkpoint
+from crossfade.algos.ppo import full, learner_jax, sharing
+from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.trading.config import TradingConfig
+from crossfade.config import apply
+from crossfade.errors import UsageError
+from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.trainers.training import make_trainer
+
+TRADING = (
+    "mode=jax_full",
+    "dtype=float64",
+    "n_envs=8",
+    "n_steps=16",
+    "epochs=3",
+    "minibatches=2",
+    "hidden=8",
+    "days=2",
+    "eval_days=1",
+    "env.window=3",
+    "drawdown=300",
+    "max_bars=7",
+)
+
+
+def walked(config, n=4):
+    """The metrics and the end of a run in the toy world."""
+    policy, tx, opt_state, carry = started(config)
+    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, full.PLACES)
+    *end, metrics = full.train(
+        policy, tx, opt_state, carry, WORLD, DATA, settings(n), rates(config, 0, n), jax.random.key(7), 0, config
+    )
+    return jax.device_get(metrics), jax.device_get(end)
+
+
+def differ(one, other) -> float:
+    """The largest difference of two trees."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return max(float(np.abs(np.asarray(a, float) - np.asarray(b, float)).max()) for a, b in pairs)
+
+
+VARIANTS = {
+    "plain": {},
+    "epochs that devices cannot share evenly": {"epochs": 3},
+    "a stop by divergence": {"target_kl": 1e-4, "lr": 0.05},
+    "nothing normalised": {"normalize_advantages": False, "normalize_observations": False},
+    "masked truncation": {"truncation": "mask"},
+}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("devices", [2, 4])
+def test_one_seed_gives_the_same_run_on_any_number_of_devices(devices, changes, x64):
+    config = small(n_envs=8, minibatches=2, **changes)
+    metrics, end = walked(config)
+    found, same_end = walked(replace(config, devices=devices))
+    assert metrics["episodes"].sum() > 0
+    for name, column in metrics.items():
+        np.testing.assert_allclose(found[name], column, rtol=1e-9, atol=1e-12, err_msg=name)
+    assert differ(end, same_end) < 1e-10
+    for a, b in zip(end[2].state, same_end[2].state, strict=True):
+        np.testing.assert_array_equal(a, b)
+    if "target_kl" in changes:
+        assert metrics["gradient_steps"].min() < config.epochs * config.minibatches
+
+
+BREAKS = {
+    "gradients that are not brought together": ("total", lambda tree, devices: tree),
+    "every device with the first part of a minibatch": (
+        "part",
+        lambda tree, devices, axis=0: _first(tree, devices, axis),
+    ),
+    "statistics of one device alone": ("each", lambda tree, devices: [tree] * devices),
+}
+
+
+def _first(tree, devices, axis):
+    return jax.tree.map(lambda x: jax.lax.slice_in_dim(x, 0, x.shape[axis] // devices, axis=axis), tree)
+
+
+@pytest.mark.parametrize("name, broken", BREAKS.values(), ids=BREAKS)
+def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
+    config = small(n_envs=8, minibatches=2, seed=3)
+    _, end = walked(config)
+    monkeypatch.setattr(sharing, name, broken)
+    monkeypatch.setattr(full, "train", jax.jit(full.train.__wrapped__, static_argnames=("tx", "world", "config")))
+    _, other = walked(replace(config, devices=2))
+    assert differ(end, other) > 1e-6
+
+
+def test_trading_is_the_same_on_two_devices(x64):
+    alone, shared = (make_trainer("trading", apply(TradingConfig(), (*TRADING, f"devices={n}"))) for n in (1, 2))
+    for step in range(0, 6, 2):
+        one, two = alone.run(step, 2), shared.run(step, 2)
+        for name, column in one.items():
+            np.testing.assert_allclose(two[name], column, rtol=1e-9, atol=1e-12, err_msg=name)
+    ours, theirs = alone.snapshot(), shared.snapshot()
+    for name, parameter in ours.parameters.items():
+        np.testing.assert_allclose(theirs.parameters[name], parameter, rtol=1e-9, atol=1e-12)
+    for name, column in ours.buffer["state"].items():
+        np.testing.assert_array_equal(theirs.buffer["state"][name], column)
+    assert len(shared.buffer.state.t.sharding.device_set) == 2
+    evaluated = [trainer.evaluate().metrics for trainer in (alone, shared)]
+    assert evaluated[0] == pytest.approx(evaluated[1], rel=1e-9, nan_ok=True)
+
+
+WRONG = {
+    "mode=torch": (("mode=torch", "devices=2"), "expected 1 in mode=torch, got 2"),
+    "none": (("devices=0",), "devices: expected at least 1, got 0"),
+    "uneven environments": (("n_envs=6", "devices=4"), "a divisor of n_envs = 6, got 4"),
+    "uneven minibatches": (("n_envs=4", "n_steps=1", "minibatches=2", "devices=4"), "minibatches = 2, got 4"),
+}
+
+
+@pytest.mark.parametrize("words, told", WRONG.values(), ids=WRONG)
+def test_what_cannot_be_shared_is_refused(words, told):
+    with pytest.raises(UsageError, match=told):
+        apply(TradingConfig(), words)
+
+
+def test_more_devices_than_there_are_is_refused_with_the_remedy():
+    with pytest.raises(UsageError, match="at most 4, .* got 8.*JAX_NUM_CPU_DEVICES=8"):
+        make_trainer("trading", apply(TradingConfig(), (*TRADING, "devices=8")))
+
+
+def test_a_run_of_its_own_makes_its_devices_and_is_resumed_exactly(tmp_path):
+    """A fresh process has one device until it is asked for more."""
+    free = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    words = [
+        *TRADING,
+        "schedule=6",
+        "chunk=2",
+        "checkpoint_every=2",
+        "log_every=2",
+        "eval_every=0",
+        "devices=2",
+        "--quiet",
+    ]
+
+    def call(*more: str) -> None:
+        subprocess.run([sys.executable, "-m", "crossfade", "train", *more], check=True, env=free, capture_output=True)
+
+    call("trading", *words, "steps=6", "--runs-dir", str(tmp_path / "whole"))
+    call("trading", *words, "steps=4", "--runs-dir", str(tmp_path / "cut"))
+    cut, whole = (next((tmp_path / name / "trading").iterdir()) for name in ("cut", "whole"))
+    call("--resume", str(cut), "steps=6", "--quiet")
+    found, expected = (checkpoint.load(run / "checkpoints", side="numpy").params for run in (cut, whole))
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch):
+    config = small(clip_norm=None)
+    policy, tx, opt_state, _ = started(config)
+    rng = np.random.default_rng(0)
+    mask = np.ones((96, 3), bool)
+    columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
+    steps = Minibatch(*map(jnp.asarray, columns))
+    rows = lambda index: Minibatch(*(column[index] for column in steps))
+    step = lambda: learner_jax.update(policy, tx, opt_state, rows, jnp.arange(96), jnp.array(0.1), config)
+    whole, told = step()[0], step()[2]
+    for pieces in (2, 3, 8):
+        monkeypatch.setattr(learner_jax, "_pieces", lambda rows, index, devices, n=pieces: n)
+        after, _, info = step()
+        assert differ(after, whole) < 1e-12 and differ(info, told) < 1e-12
+
+
+def test_pieces_fit_the_cache_of_the_cores_a_device_has(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    seen = lambda width: lambda index: Minibatch(jnp.zeros((len(index), width), "float32"), *[None] * 6)
+    pieces = lambda n, devices, width=256: learner_jax._pieces(seen(width), jnp.zeros(n, jnp.int32), devices)
+    assert learner_jax.CACHE == 2**20  # 1024 rows of 256 numbers
+    assert [pieces(n, 2) for n in (64, 1024, 2048, 3000, 8192)] == [1, 1, 2, 3, 8]
+    assert pieces(8192, 1) == 4  # the caches of both cores
+    assert pieces(2053, 2) == 1  # a prime number of rows: no crumbs
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert pieces(8192, 2) == 1
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (2, 3, 5), (5,)])
+def test_the_faster_gradient_of_a_layer_is_the_usual_one(shape, x64):
+    rng = np.random.default_rng(0)
+    make = lambda like: jnp.asarray(rng.normal(size=like.shape))
+    layer, x = jax.tree.map(make, linear(5, 4)), jnp.asarray(rng.normal(size=shape))
+    outputs = jnp.asarray(rng.normal(size=(*shape[:-1], 4)))
+    gradients = lambda apply: jax.grad(lambda layer, x: jnp.vdot(outputs, apply(layer, x)), (0, 1))(layer, x)
+    assert differ(gradients(apply_to_rows), gradients(apply_layer)) < 1e-13
