@@ -94,6 +94,17 @@ def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, caps
     assert [caption.endswith("no promise of profit.") for _, caption in shown].count(True) == 2
 
 
+@pytest.mark.parametrize("mode", ["torch", "jax_full"])
+def test_eval_draws_the_course_of_a_run_through_its_checkpoints(mode, tmp_path, capsys):
+    words = [*TINY[1:-1], *DAYS, f"mode={mode}", "steps=3", "chunk=1", "checkpoint_every=1", "eval_every=0", "--quiet"]
+    assert main(["train", "trading", *words, "--runs-dir", str(tmp_path)]) == 0
+    run = list_runs(tmp_path)[0]
+    capsys.readouterr()
+    assert main(["eval", str(run), "--resamples", "40", "--checkpoints", "--json"]) == 0
+    curve = json.loads(capsys.readouterr().out)["study"]["checkpoints"]
+    assert [row["step"] for row in curve] == [1, 2]  # the last one is studied in full
+
+
 def test_a_broken_file_of_firms_is_refused_before_anything_is_done(walked, capsys, tmp_path):
     folder, _, _ = walked
     (tmp_path / "mine.yaml").write_text("mine:\n  target: 1\n")

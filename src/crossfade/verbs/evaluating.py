@@ -85,7 +85,7 @@ class Eval(Common):
 
         return Effort(self.samples, self.backward_samples, self.seed)
 
-    def _curve(self, run: Any, config: Any) -> list[dict[str, float]]:
+    def _curve(self, run: Any, config: Any) -> list[dict[str, Any]]:
         """A few figures of every checkpoint but the last, which is studied."""
         from .. import checkpoint
         from ..algos.trading.judging.stage import Stage
@@ -93,12 +93,12 @@ class Eval(Common):
 
         bundles = [checkpoint.load(path, side="numpy") for path in checkpoint.list_bundles(run.checkpoints)[:-1]]
         side, stage = "jax" if config.mode.startswith("jax") else "torch", Stage(config)
-        records = load_attribute(f"crossfade.algos.trading.checkpoints_{side}:records")
+        records = load_attribute(f"crossfade.algos.trading.judging.checkpoints_{side}:records")
         parameters, buffers = [b.params for b in bundles], [b.replay["buffer"] for b in bundles]
         found = records(config, stage, parameters, buffers) if bundles else []
         return [{"step": b.step, **stage.brief(record)} for b, record in zip(bundles, found, strict=True)]
 
-    def _study(self, run: Any, config: Any, found: Any, curve: list[dict[str, float]]) -> dict[str, Any]:
+    def _study(self, run: Any, config: Any, found: Any, curve: list[dict[str, Any]]) -> dict[str, Any]:
         """With what the ledger knows; these looks at the test set are written down first, and count."""
         import numpy as np
 
