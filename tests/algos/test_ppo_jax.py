@@ -239,6 +239,7 @@ def test_a_rollout_is_minibatched_as_it_was_seen(x64):
     config, policy, _, _, _, _, taken, *_, rows = rolled()
     batch = rows(jnp.arange(24)[::-1])
     np.testing.assert_allclose(policy(batch.observation)[1][::-1].reshape(6, 4), taken.value, rtol=1e-12)
+    np.testing.assert_allclose(batch.returns, batch.value + batch.advantage, rtol=1e-12)
     _, info = losses_jax.loss(policy, batch, config)
     assert abs(info["approx_kl"]) < 1e-14 and info["clip_fraction"] == 0
 

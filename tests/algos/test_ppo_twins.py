@@ -76,7 +76,7 @@ def test_the_loss_is_the_sum_worked_out_by_hand(x64):
     flat = {name: np.zeros_like(array) for name, array in ours.parameters().items()}  # all legal actions alike, V = 0
     legal = minibatch.mask.sum(-1).numpy()
     ratio = np.exp(-np.log(legal) - minibatch.log_prob.numpy())
-    scaled, returns = minibatch.advantage.numpy(), minibatch.returns.numpy()
+    scaled, returns = minibatch.advantage.numpy(), minibatch.advantage.numpy() + minibatch.value.numpy()
     surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled).mean()
     expected = -surrogate + 0.3 * (returns**2).mean() / 2 - 0.2 * np.log(legal).mean()
     arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
@@ -87,6 +87,14 @@ def test_the_loss_is_the_sum_worked_out_by_hand(x64):
         assert float(info["loss"]) == pytest.approx(expected, rel=1e-12)
         assert float(info["approx_kl"]) == pytest.approx(kl, rel=1e-12)
         assert float(info["clip_fraction"]) == (abs(ratio - 1) > 0.2).mean()
+
+
+def test_advantages_weigh_by_their_own_mean_and_deviation(x64):
+    ours, theirs, minibatch = moved()
+    raw = minibatch.advantage.numpy()
+    expected = (raw - raw.mean()) / (raw.std() + 1e-8)
+    np.testing.assert_allclose(learner_torch.weights(minibatch.advantage, ours.config), expected, rtol=1e-12)
+    np.testing.assert_allclose(learner_jax.weights(jnp.asarray(raw), theirs.config), expected, rtol=1e-12)
 
 
 def test_a_gradient_is_as_long_as_allowed_at_most():

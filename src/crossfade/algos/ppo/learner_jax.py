@@ -75,15 +75,15 @@ def update(
     own = sharing.part((index, advantage), config.devices)
     pieces = jax.tree.map(lambda x: x.reshape(_pieces(rows, own[0], config.devices), -1), own)
 
-    def gradient(piece: tuple[Array, Array]) -> tuple[PyTree, Info]:
+    def gradient_of(piece: tuple[Array, Array]) -> tuple[PyTree, Info]:
         index, advantage = piece
         batch = rows(index)._replace(advantage=advantage)
         (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
         return gradient, info
 
-    gradients, info = sharing.mean(_mean(gradient, pieces), config.devices)
+    gradient, info = sharing.mean(_mean(gradient_of, pieces), config.devices)
     params: PyTree = policy
-    updates, opt_state = tx.update(gradients, opt_state, params)
+    updates, opt_state = tx.update(gradient, opt_state, params)
     return eqx.apply_updates(policy, jax.tree.map(lambda u: -learning_rate * u, updates)), opt_state, info
 
 
@@ -123,9 +123,10 @@ def update_epochs(
 
 def _mean(function: Callable[[Any], PyTree], pieces: PyTree) -> PyTree:
     """The mean of a function's values over the pieces, one after another."""
-    n, piece = len(jax.tree.leaves(pieces)[0]), lambda i: jax.tree.map(lambda x: x[i], pieces)
-    add = lambda i, total: jax.tree.map(jnp.add, total, function(piece(i)))
-    return jax.tree.map(lambda x: x / n, jax.lax.fori_loop(1, n, add, function(piece(0))))
+    n, first = len(jax.tree.leaves(pieces)[0]), jax.tree.map(lambda x: x[0], pieces)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, first))
+    add = lambda total, piece: (jax.tree.map(jnp.add, total, function(piece)), None)
+    return jax.tree.map(lambda x: x / n, jax.lax.scan(add, nothing, pieces)[0])
 
 
 def _pieces(rows: Callable[[Int[Array, " size"]], Minibatch], index: Int[Array, " n"], devices: int) -> int:
