@@ -1,0 +1,198 @@
+"""A step that fails or is interrupted has happened whole or not at all, and training goes on."""
+
+import contextlib
+import copy
+import random
+import signal
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from step_nets import assert_same_optimizer, batches, distance, jax_loss, make, moments, torch_steps
+
+from crossfade.bridge import Step
+
+
+class Run:
+    """A step beside the states torch goes through, by number of updates."""
+
+    def __init__(self, loss=jax_loss, updates=400):
+        self.net, self.optimizer, mapping = make()
+        self.batch = batches(1)[0]
+        self.step = Step(self.net, self.optimizer, loss, mapping, verify=False)
+        reference, optimizer = copy.deepcopy((self.net, self.optimizer))
+        self.states = []
+        for _ in range(updates):
+            self.states.append((copy.deepcopy(reference), copy.deepcopy(moments(optimizer))))
+            torch_steps(reference, optimizer, [self.batch])
+
+    def assert_whole(self, done: int) -> int:
+        """Parameters, moments and counts belong to one update: number `done` or the next. Gives its number."""
+        expected = distance(self.net, self.states[done][0]) > 1e-11
+        done += expected
+        module, held = self.states[done]
+        assert distance(self.net, module) <= 1e-11
+        found = {name: value for name, value in moments(self.optimizer).items()}
+        assert found.keys() == held.keys() or (done == 0 and not found)
+        for name in held:
+            torch.testing.assert_close(found[name], held[name], rtol=1e-9, atol=1e-12)
+        return done
+
+
+def interrupt_at(event: int):
+    """Raises KeyboardInterrupt at the `event`-th line that the step's own modules execute; tells if it came to that."""
+    count = 0
+
+    def trace(frame, what, _):
+        nonlocal count
+        if "crossfade/bridge/step" not in frame.f_code.co_filename:
+            return None
+        if what == "line":
+            count += 1
+            if count == event:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+@contextlib.contextmanager
+def traced(trace):
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def test_an_interrupt_at_any_line_tears_nothing(x64):
+    run, done = Run(), 0
+    run.step(run.batch)
+    done = run.assert_whole(0)
+    looked = False
+    for event in range(1, 400):
+        interrupted = False
+        with traced(interrupt_at(event)):
+            try:
+                run.step(run.batch)
+            except KeyboardInterrupt:
+                interrupted = True
+        if not interrupted:
+            break
+        if looked := not looked:  # with the moments shown to torch in between, and without
+            done = run.assert_whole(done)
+        else:
+            done += distance(run.net, run.states[done][0]) > 1e-11
+        run.step(run.batch)
+        done += 1
+    assert not interrupted and event > 30
+    assert run.assert_whole(done) >= event - 1
+
+
+def test_an_interrupt_while_opening_tears_nothing(x64):
+    """Every seventh line: each opening traces the loss anew."""
+    for event in range(1, 2000, 7):
+        run = Run(updates=3)
+        with traced(interrupt_at(event)):
+            try:
+                run.step(run.batch)
+                break
+            except KeyboardInterrupt:
+                pass
+        done = run.assert_whole(0)
+        run.step(run.batch)
+        run.assert_whole(done)
+    assert event > 100
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(), reason="no signals"
+)
+def test_ctrl_c_at_any_time_tears_nothing(x64):
+    """Real signals at random times, as Ctrl-C sends them."""
+    run, done, hits = Run(updates=2000), 0, 0
+    run.step(run.batch)
+    done = run.assert_whole(0)
+    rng = random.Random(0)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(60):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1e-3))
+                while done < len(run.states) - 2:
+                    run.step(run.batch)
+                    done += 1
+            except KeyboardInterrupt:
+                hits += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            done = run.assert_whole(done)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert hits >= 40
+
+
+def failing(switch):
+    """A loss whose program raises while `switch` holds something."""
+
+    def check(x):
+        if switch:
+            raise RuntimeError("a cable was pulled")
+        return np.zeros((), x.dtype)
+
+    def loss(model, batch):
+        extra = jax.pure_callback(check, jax.ShapeDtypeStruct((), batch["x"].dtype), batch["x"][0, 0])
+        return jax_loss(model, batch) + jax.lax.stop_gradient(extra)
+
+    return loss
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("kind", ["step", "epoch"])
+def test_an_error_inside_the_program_changes_nothing(kind, x64):
+    switch: list[int] = []
+    run = Run(failing(switch), updates=12)
+    call = run.step if kind == "step" else lambda batch: run.step.epoch([batch])
+    call(run.batch)
+    call(run.batch)
+    for done in (2, 3):
+        switch.append(1)
+        with pytest.raises(Exception, match="a cable was pulled"):
+            call(run.batch)
+        switch.clear()
+        assert run.assert_whole(done) == done
+        call(run.batch)
+    assert run.assert_whole(4) == 4
+    run.step.close()
+    torch_steps(run.net, run.optimizer, [run.batch])
+    assert run.assert_whole(4) == 5
+
+
+def test_results_that_cannot_cross_change_nothing(x64):
+    switch = [False]
+    odd = lambda model, batch: (jax_loss(model, batch), {"odd": jnp.zeros(3, jnp.int4)} if switch[0] else {})
+    run = Run(odd, updates=4)
+    run.step(run.batch)
+    switch[0] = True
+    with pytest.raises(Exception):
+        run.step({name: np.concatenate([array, array]) for name, array in run.batch.items()})
+    switch[0] = False
+    assert run.assert_whole(1) == 1
+
+
+def test_a_closed_step_hands_everything_back_after_an_interrupt(x64):
+    run = Run(updates=6)
+    with contextlib.suppress(KeyboardInterrupt), run.step as step:
+        step(run.batch)
+        step(run.batch)
+        raise KeyboardInterrupt
+    assert run.assert_whole(2) == 2
+    reference, optimizer, _ = make()
+    torch_steps(reference, optimizer, [run.batch] * 3)
+    torch_steps(run.net, run.optimizer, [run.batch])
+    assert_same_optimizer(run.optimizer, optimizer)
