@@ -8,13 +8,13 @@ from pathlib import Path
 import tyro
 
 from .errors import CrossfadeError, UsageError, nearest
-from .verbs.audit import Audit
-from .verbs.data import Data
+from .systems.trading.verbs.audit import Audit
+from .systems.trading.verbs.data import Data
+from .systems.trading.verbs.walk import Walk
 from .verbs.evaluating import Eval
 from .verbs.proving import Convert, Doctor, List, Parity
 from .verbs.sweep import Sweep
 from .verbs.training import Bench, Climb, Report, Train
-from .verbs.walk import Walk
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."
 

@@ -71,8 +71,8 @@ def print_environment(found: dict[str, Any]) -> int:
 
 def sort(targets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Of what the user names: the environments by name, and all the rest, which are models."""
-    from .envs.params import Params
-    from .envs.registry import ALL, params_class
+    from .envs.dag.params import Params
+    from .envs.dag.registry import ALL, params_class
     from .loading import load_attribute
 
     environments = {}
@@ -87,8 +87,8 @@ def sort(targets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def examine_environment(params: Any) -> dict[str, Any]:
     """The sizes of an environment, and every promise it breaks, in words."""
-    from .envs import conformance
-    from .envs.registry import make
+    from .envs.dag import conformance
+    from .envs.dag.registry import make
 
     sizes = ("n_actions", "n_parents", "max_steps", "observation_dim", "n_states")
     problems = conformance.check(make(params, "numpy"), make(params, "jax"))

@@ -29,16 +29,16 @@ SYSTEMS = {
     "gflownet": System(
         "objects sampled in proportion to their reward",
         config="crossfade.algos.gflownet.config:GFlowNetConfig",
-        torch="crossfade.algos.gflownet.systems:torch_system",
-        jax="crossfade.algos.gflownet.systems:jax_system",
-        pictures="crossfade.algos.gflownet.pictures:pictures",
+        torch="crossfade.systems.gflownet.system:torch_system",
+        jax="crossfade.systems.gflownet.system:jax_system",
+        pictures="crossfade.systems.gflownet.pictures:pictures",
     ),
     "trading": System(
         "futures traded within the day, by PPO with masked actions",
-        config="crossfade.algos.trading.config:TradingConfig",
-        torch="crossfade.algos.trading.system_torch:System",
-        jax="crossfade.algos.trading.system_jax:System",
-        pictures="crossfade.algos.trading.judging.pictures:pictures",
+        config="crossfade.systems.trading.config:TradingConfig",
+        torch="crossfade.systems.trading.system_torch:System",
+        jax="crossfade.systems.trading.system_jax:System",
+        pictures="crossfade.systems.trading.pictures:pictures",
     ),
 }
 
@@ -53,11 +53,11 @@ MODES = {
 TWINS = {
     "gflownet": Item(
         "trajectory balance on a small hypergrid, from parameters to trajectories",
-        "crossfade.parity.cases.gflownet:gflownet",
+        "crossfade.systems.gflownet.twin:gflownet",
     ),
     "trading": Item(
         "PPO on futures, phase 2: network, loss, updates, accounts (equal to the last bit) and rollouts",
-        "crossfade.parity.cases.trading:trading",
+        "crossfade.systems.trading.twin:trading",
     ),
     "policy_value": Item(
         "PPO loss of a small policy/value net, Adam with clipping", "crossfade.parity.cases:policy_value"
@@ -69,9 +69,9 @@ BENCHES = {
     "bridge": Item(
         "one training step: eager, fused, compiled, hand-written JAX, bridge.Step", "crossfade.bench.bridge:main"
     ),
-    "gflownet": Item("iterations per second of every mode", "crossfade.bench.gflownet:main"),
+    "gflownet": Item("iterations per second of every mode", "crossfade.systems.gflownet.bench:main"),
     "trading": Item(
-        "steps per second of environments old and new, and of PPO in every mode", "crossfade.bench.trading:main"
+        "steps per second of environments old and new, and of PPO in every mode", "crossfade.systems.trading.bench:main"
     ),
 }
 

@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from crossfade.envs.dag.conformance import FAST_COMPILE
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.registry import ENVS, params_class
 from gflownet_small import tiny
 from gflownet_tables import graph_of, optimum, tabular, through_every_edge
 
@@ -28,9 +31,6 @@ from crossfade.algos.gflownet import (
 from crossfade.algos.gflownet.batch import Trajectories
 from crossfade.algos.gflownet.tensors import to_tensors
 from crossfade.bridge.libraries import named_leaves
-from crossfade.envs.conformance import FAST_COMPILE
-from crossfade.envs.grid.params import GridParams
-from crossfade.envs.registry import ENVS, params_class
 from crossfade.run.settings import MODES
 from crossfade.trainers.trainer import Snapshot
 from crossfade.trainers.training import make_trainer, precision

@@ -8,20 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from crossfade.envs.dag.continuous_jax import State as EnvState
+from crossfade.envs.dag.continuous_numpy import State
+from crossfade.envs.dag.continuous_params import EDGE
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.torus.params import TorusParams
 from scipy import integrate, stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.continuous import acting_jax, density_jax, full, host, learner_jax, noise_jax
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE, Noise
 from crossfade.algos.gflownet.continuous.policy_jax import Choice
-from crossfade.algos.gflownet.continuous.system_jax import System
-from crossfade.envs.continuous_jax import State as EnvState
-from crossfade.envs.continuous_numpy import State
-from crossfade.envs.continuous_params import EDGE
-from crossfade.envs.cube.params import CubeParams
-from crossfade.envs.torus.params import TorusParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy, streams_jax
+from crossfade.systems.gflownet.continuous_jax import System
 
 CUBE, TORUS = CubeParams(min_increment=0.25), TorusParams(n_turns=3, harmonics=2)
 WORLDS = pytest.mark.parametrize("params", [CUBE, TORUS], ids=["cube", "torus"])

@@ -7,6 +7,8 @@ import jax
 import numpy as np
 import pytest
 import torch
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.torus.params import TorusParams
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.continuous import (
@@ -18,13 +20,10 @@ from crossfade.algos.gflownet.continuous import (
     learner_torch,
     noise_jax,
     noise_numpy,
-    system_jax,
-    system_torch,
 )
 from crossfade.bridge.libraries import named_leaves
-from crossfade.envs.cube.params import CubeParams
-from crossfade.envs.torus.params import TorusParams
 from crossfade.random import random_numpy as random
+from crossfade.systems.gflownet import continuous_jax as system_jax, continuous_torch as system_torch
 from crossfade.trainers.training import make_trainer, precision
 
 KINDS = ("beta", "von_mises")

@@ -5,6 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.target import products
+from crossfade.envs.dag.toy.params import ToyParams
+from crossfade.envs.dag.words.params import BitSequenceParams, IsingParams, SequenceParams
 
 from crossfade.algos.gflownet import (
     backward_numpy,
@@ -21,13 +28,6 @@ from crossfade.algos.gflownet.batch import Noise
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.cli import main
 from crossfade.config import apply
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.grid.params import GridParams
-from crossfade.envs.hypergrid.params import HypergridParams
-from crossfade.envs.registry import make
-from crossfade.envs.target import products
-from crossfade.envs.toy.params import ToyParams
-from crossfade.envs.words.params import BitSequenceParams, IsingParams, SequenceParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy as random
 from crossfade.trainers.training import make_trainer
@@ -315,8 +315,8 @@ def test_crossfade_eval_judges_a_world_that_cannot_be_listed(tmp_path, capsys):
 
 
 def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
-    from crossfade.algos.gflownet.system_jax import System as JaxSystem
-    from crossfade.algos.gflownet.system_torch import System as TorchSystem
+    from crossfade.systems.gflownet.discrete_jax import System as JaxSystem
+    from crossfade.systems.gflownet.discrete_torch import System as TorchSystem
 
     config = GFlowNetConfig(env=IsingParams(4), hidden=4, layers=1, dtype="float64", epsilon=0.5, temperature=2.0)
     found = []
@@ -349,7 +349,7 @@ def test_a_world_too_large_to_list_is_learned():
 
 def test_pictures_show_what_a_run_left(tmp_path):
     pytest.importorskip("matplotlib")
-    from crossfade.algos.gflownet.pictures import heat, pictures, scatter
+    from crossfade.systems.gflownet.pictures import heat, pictures, scatter
 
     config = GFlowNetConfig(env=HypergridParams(3, 4))
     assert pictures(config, {"torch": tmp_path}) == []

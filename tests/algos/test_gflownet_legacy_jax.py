@@ -8,22 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from gflownet_small import SMALL, tiny
 
-from crossfade.algos.gflownet import (
-    exact_numpy,
-    learner_jax,
-    losses_jax,
-    nodes_jax,
-    noise_jax,
-    rollout,
-)
+from crossfade.algos.gflownet import exact_numpy, learner_jax, losses_jax, nodes_jax, noise_jax, rollout
 from crossfade.algos.gflownet.known import graph_of
-from crossfade.algos.gflownet.system_jax import System
 from crossfade.bridge import Mapping, to_torch_optimizer
 from crossfade.bridge.optimizers import read_torch, write_optax
-from crossfade.envs.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.nn import layers_jax
+from crossfade.systems.gflownet.discrete_jax import System
 
 
 class Tabular(Hypergrid):
@@ -86,7 +79,7 @@ def test_a_trunk_that_stands_twice_is_stepped_twice_as_torch_does_it(clip_norm, 
 
 def test_a_double_step_survives_the_neutral_form_of_the_optimiser(x64):
     """A JAX run that is saved and resumed in JAX goes on bit for bit."""
-    from crossfade.algos.gflownet.system_torch import System as TorchSystem
+    from crossfade.systems.gflownet.discrete_torch import System as TorchSystem
 
     config = tiny(legacy_double_step=True, mode="jax_full", execution="table")
     run, other = System(config), TorchSystem(config)

@@ -9,9 +9,9 @@ import torch
 from crossfade.algos.gflownet import exact_numpy, learner_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.known import graph_of
-from crossfade.algos.gflownet.system_torch import System
 from crossfade.config import apply
 from crossfade.errors import NoCounterpart, UsageError
+from crossfade.systems.gflownet.discrete_torch import System
 
 SMALL = ("env=hypergrid", "env.length=4", "hidden=8", "batch_size=8", "dtype=float64")
 

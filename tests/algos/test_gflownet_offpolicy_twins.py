@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
 
 from crossfade import checkpoint
 from crossfade.algos.gflownet import losses_jax, losses_torch, noise_jax, noise_numpy, replay_jax, replay_numpy
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.system_jax import System as JaxSystem
-from crossfade.algos.gflownet.system_torch import System as TorchSystem
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
-from crossfade.envs.hypergrid.params import HypergridParams
-from crossfade.envs.registry import make
 from crossfade.random import random_numpy as random
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
+from crossfade.systems.gflownet.discrete_jax import System as JaxSystem
+from crossfade.systems.gflownet.discrete_torch import System as TorchSystem
 from crossfade.trainers.trainer import Snapshot
 from crossfade.trainers.training import make_trainer, precision, train
 

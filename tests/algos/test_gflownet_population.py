@@ -6,16 +6,17 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
 from gflownet_small import tiny
 
-from crossfade.algos.gflownet import exact_numpy, population
+from crossfade.algos.gflownet import exact_numpy
 from crossfade.algos.gflownet.learner_jax import log_pf_table, log_z
-from crossfade.algos.gflownet.population import VARYING, Population
-from crossfade.algos.gflownet.system_jax import System
-from crossfade.envs.cube.params import CubeParams
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.registry import make
 from crossfade.errors import UsageError
+from crossfade.systems.gflownet import population
+from crossfade.systems.gflownet.discrete_jax import System
+from crossfade.systems.gflownet.population import VARYING, Population
 
 OTHER: dict = {"seed": 1, "lr": 3e-3, "lr_z": 0.03, "epsilon": 0.4, "temperature": 1.7, "subtb_lambda": 0.3}
 

@@ -8,8 +8,8 @@ import pytest
 import tyro
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.population import VARYING
 from crossfade.errors import UsageError
+from crossfade.systems.gflownet.population import VARYING
 from crossfade.verbs.sweep import Sweep, combinations, read_over, train
 from crossfade.verbs.sweep_report import record, show, write_page
 

@@ -9,7 +9,7 @@ from crossfade.algos.gflownet import losses_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
 from crossfade.parity import Verdict, check
-from crossfade.parity.cases.gflownet import gflownet
+from crossfade.systems.gflownet.twin import gflownet
 from crossfade.trainers.training import make_trainer, precision
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")

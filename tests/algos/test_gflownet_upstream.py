@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from crossfade.envs.dag.registry import make, params_class
 from torch import nn
 
 from crossfade import checkpoint, config as settings
@@ -16,7 +17,6 @@ from crossfade.algos.gflownet import policy_jax, policy_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.upstream import export_upstream, import_upstream
 from crossfade.cli import main
-from crossfade.envs.registry import make, params_class
 from crossfade.errors import CheckpointError, NoCounterpart
 from crossfade.trainers.trainer import Snapshot
 from crossfade.trainers.training import make_trainer, precision

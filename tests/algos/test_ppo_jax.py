@@ -10,20 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from crossfade.envs.trading.params import TradingParams
+from crossfade.envs.trading.synthetic import bars, planted_optimum
 from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
-from crossfade.algos.trading import data
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_jax import System
-from crossfade.envs.trading.params import TradingParams
-from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled
+from crossfade.systems.trading import data
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_jax import System
 
 MODES = ("bootstrap", "mask", "terminal")
 
@@ -350,8 +350,8 @@ def test_a_planted_signal_is_learned_and_nothing_where_there_is_none():
 
 MEASURE = """
 import jax
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_jax import System
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_jax import System
 system = System(TradingConfig(n_envs=10_000, n_steps=128, chunk=1))
 policy = system.make_policy(system.parameters())
 tx = system.make_optimizer(policy)

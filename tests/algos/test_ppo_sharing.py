@@ -14,10 +14,10 @@ from ppo_toy import DATA, WORLD, rates, settings, small, started
 from crossfade import checkpoint
 from crossfade.algos.ppo import full, learner_jax, sharing
 from crossfade.algos.ppo.batch import Minibatch
-from crossfade.algos.trading.config import TradingConfig
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.training import make_trainer
 
 TRADING = (

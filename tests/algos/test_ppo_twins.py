@@ -8,11 +8,11 @@ import torch
 
 from crossfade.algos.ppo import learner_jax, learner_torch, losses_torch
 from crossfade.algos.ppo.batch import Minibatch
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_jax import System as JaxSystem
-from crossfade.algos.trading.system_torch import System as TorchSystem
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_jax import System as JaxSystem
+from crossfade.systems.trading.system_torch import System as TorchSystem
 from crossfade.trainers.training import make_trainer, precision
 
 SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")

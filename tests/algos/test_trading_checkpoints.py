@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.judging import checkpoints_jax, checkpoints_torch
-from crossfade.algos.trading.judging.stage import Stage
-from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.judging import checkpoints_jax, checkpoints_torch
+from crossfade.systems.trading.judging.stage import Stage
+from crossfade.systems.trading.system_torch import System
 from crossfade.trainers.trainer import as_arrays
 
 CONFIG = apply(TradingConfig(), ["days=2", "eval_days=2", "env.window=2", "hidden=8", "n_envs=2", "dtype=float64"])

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import world
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.curriculum import Curriculum
 from crossfade.config import apply, from_yaml, to_yaml
 from crossfade.errors import UsageError
 from crossfade.presets import PRESETS
+from crossfade.systems.trading import world
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.curriculum import Curriculum
 
 VALUES = [  # knots, progress, value
     ("0:2,1:1", 0.0, 2.0),

@@ -7,22 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-
-from crossfade.algos.trading import data
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.judging import (
-    baselines,
-    evaluation,
-    hindsight,
-    ledger,
-    record,
-    sensitivity,
-    stage,
-    study,
-    tearsheet,
-)
-from crossfade.algos.trading.judging.stage import Effort, Stage
-from crossfade.config import apply
 from crossfade.envs.trading import build, synthetic
 from crossfade.envs.trading.bars import DAY, Bars
 from crossfade.envs.trading.market import Settings, State
@@ -30,6 +14,12 @@ from crossfade.envs.trading.params import Action, Reason
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
+
+from crossfade.config import apply
+from crossfade.systems.trading import data, evaluation
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.judging import baselines, hindsight, ledger, record, sensitivity, stage, study, tearsheet
+from crossfade.systems.trading.judging.stage import Effort, Stage
 
 SMALL = {"days": "2", "eval_days": "4", "env.window": "3", "hidden": "8", "dtype": "float64"}
 FEW = Effort(resamples=50)

@@ -5,18 +5,18 @@ import json
 
 import numpy as np
 import pytest
-
-from crossfade.algos.trading import data
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.judging import findings, study, walk
-from crossfade.algos.trading.judging.baselines import hold
-from crossfade.algos.trading.judging.pictures import pictures
-from crossfade.algos.trading.judging.record import trade
-from crossfade.algos.trading.judging.stage import Effort, Stage
-from crossfade.cli import main
 from crossfade.envs.trading import synthetic
 from crossfade.envs.trading.trading_numpy import Trading
+
+from crossfade.cli import main
 from crossfade.run import RunDir, list_runs, trials
+from crossfade.systems.trading import data
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.judging import findings, study, walk
+from crossfade.systems.trading.judging.baselines import hold
+from crossfade.systems.trading.judging.record import trade
+from crossfade.systems.trading.judging.stage import Effort, Stage
+from crossfade.systems.trading.pictures import pictures
 
 TINY = ("mode=torch", "n_envs=2", "n_steps=4", "hidden=4", "env.window=2", "epochs=1", "minibatches=1", "steps=1")
 DAYS = ("days=9", "folds=2", "markets=ES,NQ")

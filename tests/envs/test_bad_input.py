@@ -6,13 +6,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from crossfade.envs.dag.registry import make, params_class
+from crossfade.envs.dag.rewards import find_bad
+from crossfade.envs.dag.words.params import SequenceParams
 
 from crossfade import config as settings
 from crossfade.algos.gflownet import data
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.envs.registry import make, params_class
-from crossfade.envs.rewards import find_bad
-from crossfade.envs.words.params import SequenceParams
 from crossfade.errors import RewardError, UsageError
 from crossfade.run.finite import check_finite
 from crossfade.trainers.training import make_trainer, precision

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from crossfade.envs.dag import base_jax, base_numpy, conformance
+from crossfade.envs.dag.checks import one_of
+from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
+from crossfade.envs.dag.registry import ALL, make, params_class
 from env_cases import CASES, ENUMERABLE, name, twins
 
-from crossfade.envs import base_jax, base_numpy, conformance
-from crossfade.envs.checks import one_of
-from crossfade.envs.hypergrid.hypergrid_jax import Hypergrid
-from crossfade.envs.registry import ALL, make, params_class
 from crossfade.errors import UsageError
 
 WALKS = 6
@@ -167,7 +167,7 @@ def test_bad_input_is_refused_in_words(build, message):
 
 def test_params_and_numpy_twins_import_no_framework():
     code = (
-        "import sys; from crossfade.envs.registry import ALL, make, params_class\n"
+        "import sys; from crossfade.envs.dag.registry import ALL, make, params_class\n"
         "for name in ALL:\n"
         "    env = make(params_class(name)(), 'numpy')\n"
         "    env.log_reward(env.reset())\n"

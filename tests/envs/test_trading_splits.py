@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from trading_files import firstrate, some_bars, write
-
-from crossfade.algos.trading import data, world
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.cli import main
 from crossfade.envs.trading import bootstrap, build, importers, splits, synthetic
 from crossfade.envs.trading.importers import store
 from crossfade.envs.trading.sessions import within
+from hypothesis import given, strategies as st
+from trading_files import firstrate, some_bars, write
+
+from crossfade.cli import main
 from crossfade.errors import UsageError
+from crossfade.systems.trading import data, world
+from crossfade.systems.trading.config import TradingConfig
 
 BARS = some_bars(days=13)
 SIDES = ("open", "high", "low", "close")

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.words.params import BLOCKS, BitSequenceParams, IsingParams, SequenceParams
 
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.registry import make
-from crossfade.envs.words.params import BLOCKS, BitSequenceParams, IsingParams, SequenceParams
 from crossfade.errors import UsageError
 
 
@@ -60,7 +60,7 @@ def test_synthetic_landscape_spans_floor_to_scale():
 
 
 def test_synthetic_landscape_adds_fields_and_couplings():
-    from crossfade.envs.words import landscape
+    from crossfade.envs.dag.words import landscape
 
     y = landscape.synthetic(3, 2, 0.0, 0).reshape(2, 2, 2)  # without couplings the letters add up
     np.testing.assert_allclose(y[1, 1, 1] - y[0, 1, 1], y[1, 0, 0] - y[0, 0, 0], atol=1e-12)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-
-from crossfade import parity
 from crossfade.envs.trading.params import Rules
 from crossfade.envs.trading.trading_numpy import Trading
-from crossfade.parity.cases.trading import trading
+
+from crossfade import parity
 from crossfade.parity.verdict import Verdict
+from crossfade.systems.trading.twin import trading
 
 LEARNER = ["forward", "loss", "grad", "update"]
 

@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from crossfade.parity.verdict import (
-    EPS32,
-    Verdict,
-    allow_float32,
-    allow_float64,
-    allow_unproved,
-    compare,
-    scale,
-)
+from crossfade.parity.verdict import EPS32, Verdict, allow_float32, allow_float64, allow_unproved, compare, scale
 
 ONES = np.linspace(0.5, 1.0, 6).reshape(2, 3)
 

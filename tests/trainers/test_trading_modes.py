@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from crossfade import checkpoint
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.curriculum import Curriculum
-from crossfade.algos.trading.judging.evaluation import Evaluation
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.curriculum import Curriculum
+from crossfade.systems.trading.evaluation import Evaluation
 from crossfade.trainers.torch_loop import TorchTrainer
 from crossfade.trainers.trainer import Snapshot
 from crossfade.trainers.training import adopt, make_trainer, precision, train

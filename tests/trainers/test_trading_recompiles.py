@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import jax
 import pytest
 
-from crossfade.algos.trading import world
-from crossfade.algos.trading.config import TradingConfig
 from crossfade.config import apply
 from crossfade.presets import PRESETS
+from crossfade.systems.trading import world
+from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.training import make_trainer
 
 SMALL = (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import checkpoint
-from ..envs.rewards import find_bad
+from ..envs.dag.rewards import find_bad
 from ..errors import CheckpointError
 from ..loading import load_attribute
 from ..registry import SYSTEMS, lookup

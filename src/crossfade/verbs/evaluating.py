@@ -78,7 +78,7 @@ class Eval(Common):
 
     def _effort(self, system: str) -> Any:
         if system == "trading":
-            from ..algos.trading.judging import firms, stage
+            from ..systems.trading.judging import firms, stage
 
             return stage.Effort(self.resamples, self.block, firms.load(*self.firms))
         from ..algos.gflownet.evaluation import Effort
@@ -88,12 +88,12 @@ class Eval(Common):
     def _curve(self, run: Any, config: Any) -> list[dict[str, Any]]:
         """A few figures of every checkpoint but the last, which is studied."""
         from .. import checkpoint
-        from ..algos.trading.judging.stage import Stage
         from ..loading import load_attribute
+        from ..systems.trading.judging.stage import Stage
 
         bundles = [checkpoint.load(path, side="numpy") for path in checkpoint.list_bundles(run.checkpoints)[:-1]]
         side, stage = "jax" if config.mode.startswith("jax") else "torch", Stage(config)
-        records = load_attribute(f"crossfade.algos.trading.judging.checkpoints_{side}:records")
+        records = load_attribute(f"crossfade.systems.trading.judging.checkpoints_{side}:records")
         parameters, buffers = [b.params for b in bundles], [b.replay["buffer"] for b in bundles]
         found = records(config, stage, parameters, buffers) if bundles else []
         return [{"step": b.step, **stage.brief(record)} for b, record in zip(bundles, found, strict=True)]
@@ -102,8 +102,8 @@ class Eval(Common):
         """With what the ledger knows; these looks at the test set are written down first, and count."""
         import numpy as np
 
-        from ..algos.trading.judging.study import selection
         from ..run import trials
+        from ..systems.trading.judging.study import selection
 
         trials.judged(run, config, "eval", found.metrics["eval/sharpe"], found.test_set)
         for row in curve:
@@ -118,7 +118,7 @@ class Eval(Common):
 
 def sheet(title: str, study: dict[str, Any]) -> list[str]:
     """A study for the terminal: tables, then the headline and the notice of risk."""
-    from ..algos.trading.judging import tearsheet
+    from ..systems.trading.judging import tearsheet
 
     about = f"{study['days']} days from {study['first_day']} to {study['last_day']}"
     tables = [line for table in tearsheet.tables(study) for line in ("", *tearsheet.lines(table))]

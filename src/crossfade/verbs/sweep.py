@@ -15,7 +15,7 @@ from ..errors import UsageError, nearest
 from .common import Common, print_json
 from .training import _config, _system
 
-POPULATIONS = {"gflownet": "crossfade.algos.gflownet.population:Population"}
+POPULATIONS = {"gflownet": "crossfade.systems.gflownet.population:Population"}
 
 
 @dataclass(kw_only=True)

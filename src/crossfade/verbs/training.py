@@ -164,7 +164,7 @@ def _test_set(system: str, config: Any) -> str:
     """What a run of this config is judged by, as the ledger of trials names it; nothing where all is known."""
     if system != "trading":
         return ""
-    from ..algos.trading.judging.stage import test_set
+    from ..systems.trading.judging.stage import test_set
 
     return test_set(config)
 

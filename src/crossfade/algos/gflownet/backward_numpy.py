@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...envs.base_numpy import State
+from ...envs.dag.base_numpy import State
 from ...errors import UsageError
 from . import exact_numpy
 from .batch import Trajectories

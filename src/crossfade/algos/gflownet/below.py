@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int, Int32
 
-from ...envs.base_numpy import Env, State
-from ...envs.registry import make
+from ...envs.dag.base_numpy import Env, State
+from ...envs.dag.registry import make
 from ...errors import UsageError
 from .batch import Trajectories
 from .bounds import chunk

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...config import choice
-from ...envs.continuous_params import ContinuousParams
-from ...envs.registry import ALL
+from ...envs.dag.continuous_params import ContinuousParams
+from ...envs.dag.registry import ALL
 from ...errors import UsageError
 from ...run.settings import RunConfig
 
-PARAMS = {name: f"crossfade.envs.{entry.package}.params:{entry.name}Params" for name, entry in ALL.items()}
+PARAMS = {name: f"crossfade.envs.dag.{entry.package}.params:{entry.name}Params" for name, entry in ALL.items()}
 Loss = Literal["tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb"]
 
 

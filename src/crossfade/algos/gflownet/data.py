@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int32, Shaped
 
-from ...envs.base_numpy import Env, State
-from ...envs.checks import is_number
+from ...envs.dag.base_numpy import Env, State
+from ...envs.dag.checks import is_number
 from ...errors import UsageError
 from .known import objects_of
 

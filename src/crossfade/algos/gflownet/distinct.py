@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Int, UInt32
 
-from ...envs.base_jax import Env, State
+from ...envs.dag.base_jax import Env, State
 
 SLOTS = 1 << 20  # of the table in which visits of the same object meet
 

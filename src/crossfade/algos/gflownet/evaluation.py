@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int32
 
-from ...envs.enumeration import Graph
+from ...envs.dag.enumeration import Graph
 from ...errors import UsageError
 from ...random import random_numpy as random
 from . import bounds, exact_numpy, noise_floor, upstream_metrics

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from ...envs.enumeration import Graph
+from ...envs.dag.enumeration import Graph
 
 Forward = Float[Array, "states actions"]
 Backward = Float[Array, "states parents"]

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from ...envs.enumeration import Graph
+from ...envs.dag.enumeration import Graph
 
 Forward = Float[np.ndarray, "states actions"]
 Backward = Float[np.ndarray, "states parents"]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ...envs.enumeration import Graph
+from ...envs.dag.enumeration import Graph
 from ...errors import UsageError
 from .batch import Batch
 from .config import GFlowNetConfig

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ...envs.enumeration import Graph
+from ...envs.dag.enumeration import Graph
 from ...errors import UsageError
 from .batch import Batch
 from .config import GFlowNetConfig

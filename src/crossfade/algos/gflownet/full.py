@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ...envs.base_jax import Env
+from ...envs.dag.base_jax import Env
 from ...errors import UsageError
 from . import expected_jax, replay_jax
 from .batch import BackNoise, Batch, Noise, Trajectories

@@ -15,11 +15,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ...errors import UsageError
+from ...systems.gflownet.discrete_jax import System
 from . import full, losses_jax, noise_jax, rollout
 from .config import GFlowNetConfig
 from .nodes_jax import at_table
 from .policy_jax import Policy
-from .system_jax import System
 
 Gradient = Float[Array, " parameters"]
 

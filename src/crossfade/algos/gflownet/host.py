@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...envs.base_numpy import State
+from ...envs.dag.base_numpy import State
 from ...random import random_numpy as random
 from . import backward_numpy, nodes_numpy, noise_numpy, replay_numpy
 from .batch import Batch, Noise, Trajectories

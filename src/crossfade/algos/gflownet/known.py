@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int, Int32
 
-from ...envs.base_numpy import State
-from ...envs.enumeration import Graph, enumerate_states
-from ...envs.registry import make
-from ...envs.target import Target, listed
+from ...envs.dag.base_numpy import State
+from ...envs.dag.enumeration import Graph, enumerate_states
+from ...envs.dag.registry import make
+from ...envs.dag.target import Target, listed
 
 LARGEST = 1_000_000  # states or objects; above this an evaluation would take longer than the training it judges
 

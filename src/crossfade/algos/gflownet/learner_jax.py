@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
-from ...envs.base_jax import Env
+from ...envs.dag.base_jax import Env
 from ...errors import UsageError
 from ...nn.layers_jax import filled
 from .adam import optimizer

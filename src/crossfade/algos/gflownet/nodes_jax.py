@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from ...envs.base_jax import Env
+from ...envs.dag.base_jax import Env
 from .batch import Batch, Trajectories
 from .distinct import find
 from .parents import LogPaths, max_entropy, opened, previous

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...envs.base_numpy import State
+from ...envs.dag.base_numpy import State
 from ...errors import UsageError
 from . import backward_numpy
 from .batch import Batch, Trajectories

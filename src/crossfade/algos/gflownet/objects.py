@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...envs.base_numpy import State
+from ...envs.dag.base_numpy import State
 from .batch import Noise, Trajectories
 
 

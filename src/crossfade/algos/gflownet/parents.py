@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ...envs.base_jax import Env, State
+from ...envs.dag.base_jax import Env, State
 from .policy_jax import MASKED
 
 LogPaths = Callable[[Int[Array, "*batch d"]], Float[Array, "*batch"]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Int32
 
-from ...envs.base_jax import Env
+from ...envs.dag.base_jax import Env
 
 EMPTY = -1e30  # log-reward of a place that is not filled
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ...envs.base_jax import Env, State
+from ...envs.dag.base_jax import Env, State
 from .acting_jax import Number, act, choose
 from .batch import Noise, Trajectories
 from .parents import LogPaths, max_entropy, opened, previous

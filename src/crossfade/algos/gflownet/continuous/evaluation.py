@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from ....envs.continuous_params import ContinuousParams
-from ....envs.cube.params import CubeParams
-from ....envs.registry import make
-from ....envs.torus.params import TorusParams
+from ....envs.dag.continuous_params import ContinuousParams
+from ....envs.dag.cube.params import CubeParams
+from ....envs.dag.registry import make
+from ....envs.dag.torus.params import TorusParams
 from ....random import random_numpy as random
 from ..bounds import Built, bounds
 from ..config import GFlowNetConfig

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ....envs.continuous_jax import ContinuousEnv
+from ....envs.dag.continuous_jax import ContinuousEnv
 from ..config import GFlowNetConfig
 from ..learner_jax import update
 from .learner_jax import loss

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ....envs.continuous_numpy import Moves, State
+from ....envs.dag.continuous_numpy import Moves, State
 from .batch import NO_MOVE, Batch, Noise, Options, Trajectories
 
 Act = Callable[[State, Moves, Noise], tuple[np.ndarray, np.ndarray]]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....envs.cube.params import CubeParams
-from ....envs.torus.params import TorusParams
+from ....envs.dag.cube.params import CubeParams
+from ....envs.dag.torus.params import TorusParams
 from ....errors import UsageError
 from .. import init
 from ..config import GFlowNetConfig

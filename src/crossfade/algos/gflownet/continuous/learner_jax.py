@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ....envs.continuous_jax import ContinuousEnv
+from ....envs.dag.continuous_jax import ContinuousEnv
 from ....nn.layers_jax import filled
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_jax import Terms, balance, summary

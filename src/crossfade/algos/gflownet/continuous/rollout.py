@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ....envs.continuous_jax import ContinuousEnv, Moves, State
+from ....envs.dag.continuous_jax import ContinuousEnv, Moves, State
 from .acting_jax import Number, choose
 from .batch import NO_MOVE, Batch, Noise, Options, Trajectories
 from .policy_jax import Policy

@@ -1,0 +1,1 @@
+"""Training a GFlowNet: discrete and continuous worlds, evaluation, pictures, proof, bench."""
