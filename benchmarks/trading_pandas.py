@@ -8,6 +8,7 @@ purpose: rows are read once, and slices are cut before columns are chosen.
 
 import numpy as np
 import pandas as pd
+
 from crossfade.envs.trading import features
 from crossfade.envs.trading.bars import Bars
 from crossfade.envs.trading.contracts import contract

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+
 from crossfade.envs.dag import base_jax, base_numpy
 from crossfade.envs.dag.checks import at_least
 from crossfade.envs.dag.params import Params

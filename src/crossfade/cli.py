@@ -3,50 +3,54 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tyro
 
 from .errors import CrossfadeError, UsageError, nearest
-from .systems.trading.verbs.audit import Audit
-from .systems.trading.verbs.data import Data
-from .systems.trading.verbs.walk import Walk
-from .verbs.evaluating import Eval
-from .verbs.proving import Convert, Doctor, List, Parity
+from .loading import load_attribute
+from .registry import systems
+from .verbs import eval as eval_verb
+from .verbs.bench import Bench
+from .verbs.climb import Climb
+from .verbs.convert import Convert
+from .verbs.doctor import Doctor
+from .verbs.list import List
+from .verbs.parity import Parity
+from .verbs.report import Report
 from .verbs.sweep import Sweep
-from .verbs.training import Bench, Climb, Report, Train
+from .verbs.train import Train
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."
 
-VERBS = {
+GENERAL: dict[str, Callable[..., Any]] = {
     "list": List,
     "train": Train,
     "climb": Climb,
     "sweep": Sweep,
-    "walk": Walk,
     "parity": Parity,
     "bench": Bench,
-    "audit": Audit,
-    "data": Data,
-    "eval": Eval,
+    "eval": eval_verb.Eval,
     "report": Report,
     "convert": Convert,
     "doctor": Doctor,
 }
 SETTING = re.compile(r"[A-Za-z][\w.-]*=")
 FLAGS = ("--json", "--quiet", "--quick")  # options without a value
-CONFIGURED = ("train", "climb", "sweep", "walk")  # their key=value words are settings, read by the system's config
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one verb; 0 well, 1 failed (a broken proof too), 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    words = _settings_first(words) if words[0] in CONFIGURED else _options(words)
     _share_compilations()
     try:
-        if words[0] not in VERBS and not words[0].startswith("-"):
-            raise UsageError(f"unknown verb {words[0]!r}.{nearest(words[0], VERBS)} Known: {', '.join(VERBS)}.")
-        verb = tyro.extras.subcommand_cli_from_dict(VERBS, args=words, prog="crossfade", description=DESCRIPTION)
+        verbs = _verbs(words)
+        if words[0] not in verbs and not words[0].startswith("-"):
+            raise UsageError(f"unknown verb {words[0]!r}.{nearest(words[0], verbs)} Known: {', '.join(verbs)}.")
+        words = _settings_first(words) if _configured(verbs.get(words[0])) else _options(words)
+        verb = tyro.extras.subcommand_cli_from_dict(verbs, args=words, prog="crossfade", description=DESCRIPTION)
         return verb.run()
     except CrossfadeError as error:
         print(f"crossfade: {error}", file=sys.stderr)
@@ -59,8 +63,19 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+def _verbs(words: list[str]) -> dict[str, Callable[..., Any]]:
+    """The general verbs, `eval` with the options of the run that is named, and the verbs of the systems."""
+    own = {name: load_attribute(item.target) for record in systems().values() for name, item in record.verbs.items()}
+    return GENERAL | ({"eval": eval_verb.for_run(words[1:])} if words[0] == "eval" else {}) | own
+
+
+def _configured(verb: Any) -> bool:
+    """Whether a verb's key=value words are settings, read by a system's config."""
+    return "words" in getattr(verb, "__dataclass_fields__", {})
+
+
 def _settings_first(words: list[str]) -> list[str]:
-    """`train trading --preset demo mode=torch` is accepted for `train trading mode=torch --preset demo`."""
+    """`train SYSTEM --preset demo mode=torch` is accepted for `train SYSTEM mode=torch --preset demo`."""
     first_option = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     before, after = words[:first_option], words[first_option:]
     return [*before, *filter(SETTING.match, after), *(word for word in after if not SETTING.match(word))]

@@ -33,7 +33,11 @@ class CheckpointError(CrossfadeError):
 
 
 class RewardError(CrossfadeError):
-    """An object has a reward that is not a finite number above 0, or training left the finite numbers."""
+    """An object has a reward that is not a finite number above 0."""
+
+
+class NotFiniteError(CrossfadeError):
+    """Training left the finite numbers."""
 
 
 class DataError(CrossfadeError):

@@ -1,9 +1,8 @@
 """Small GFlowNets to test with."""
 
-from crossfade.envs.dag.hypergrid.params import HypergridParams
-
 from crossfade.algos.gflownet import init, learner_jax
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.envs.dag.hypergrid.params import HypergridParams
 from crossfade.random import random_numpy
 
 SMALL = HypergridParams(2, 4)

@@ -4,11 +4,11 @@ from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
-from crossfade.envs.dag.enumeration import enumerate_states
-from crossfade.envs.dag.registry import make
 
 from crossfade.algos.gflownet import exact_numpy, host
 from crossfade.algos.gflownet.batch import Noise
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
 
 
 @cache

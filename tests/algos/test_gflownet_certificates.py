@@ -12,9 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.conformance import FAST_COMPILE
-from crossfade.envs.dag.grid.params import GridParams
-from crossfade.envs.dag.registry import ENVS, params_class
 from gflownet_small import tiny
 from gflownet_tables import graph_of, optimum, tabular, through_every_edge
 
@@ -31,9 +28,13 @@ from crossfade.algos.gflownet import (
 from crossfade.algos.gflownet.batch import Trajectories
 from crossfade.algos.gflownet.tensors import to_tensors
 from crossfade.bridge.libraries import named_leaves
+from crossfade.envs.dag.conformance import FAST_COMPILE
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.registry import ENVS, params_class
+from crossfade.registry import find
 from crossfade.run.settings import MODES
-from crossfade.trainers.trainer import Snapshot
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.trainers.making import make_trainer, precision
+from crossfade.trainers.system import Snapshot
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
 EXECUTIONS = ("dense", "table", "unique")
@@ -200,7 +201,7 @@ def test_every_mode_stays_at_the_optimum(mode, loss, monkeypatch):
 
     def moved(start):
         with precision(config):
-            trainer = make_trainer("gflownet", config, Snapshot(start))
+            trainer = make_trainer(find("gflownet"), config, Snapshot(start))
             losses = trainer.run(0, 3)["loss"]
             end, found = trainer.snapshot().parameters, trainer.evaluate().metrics
         return max(np.abs(end[name] - start[name]).max() for name in start), np.max(losses), found["eval/tv"]

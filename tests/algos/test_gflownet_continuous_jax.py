@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.envs.dag.continuous_jax import State as EnvState
-from crossfade.envs.dag.continuous_numpy import State
-from crossfade.envs.dag.continuous_params import EDGE
-from crossfade.envs.dag.cube.params import CubeParams
-from crossfade.envs.dag.torus.params import TorusParams
 from scipy import integrate, stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.continuous import acting_jax, density_jax, full, host, learner_jax, noise_jax
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE, Noise
 from crossfade.algos.gflownet.continuous.policy_jax import Choice
+from crossfade.envs.dag.continuous_jax import State as EnvState
+from crossfade.envs.dag.continuous_numpy import State
+from crossfade.envs.dag.continuous_params import EDGE
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.torus.params import TorusParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy, streams_jax
 from crossfade.systems.gflownet.continuous_jax import System

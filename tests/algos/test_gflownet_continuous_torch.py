@@ -5,10 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.continuous_params import EDGE
-from crossfade.envs.dag.cube.params import CubeParams
-from crossfade.envs.dag.grid.params import GridParams
-from crossfade.envs.dag.torus.params import TorusParams
 from scipy import stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
@@ -24,6 +20,10 @@ from crossfade.algos.gflownet.continuous import (
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE
 from crossfade.algos.gflownet.continuous.policy_torch import Choice
 from crossfade.algos.gflownet.evaluation import Effort
+from crossfade.envs.dag.continuous_params import EDGE
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.torus.params import TorusParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy as random
 from crossfade.systems.gflownet.continuous_torch import System

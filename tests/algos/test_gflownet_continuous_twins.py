@@ -7,8 +7,6 @@ import jax
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.cube.params import CubeParams
-from crossfade.envs.dag.torus.params import TorusParams
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.continuous import (
@@ -22,9 +20,12 @@ from crossfade.algos.gflownet.continuous import (
     noise_numpy,
 )
 from crossfade.bridge.libraries import named_leaves
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.torus.params import TorusParams
 from crossfade.random import random_numpy as random
+from crossfade.registry import find
 from crossfade.systems.gflownet import continuous_jax as system_jax, continuous_torch as system_torch
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.trainers.making import make_trainer, precision
 
 KINDS = ("beta", "von_mises")
 WORLDS = {"cube": CubeParams(min_increment=0.25), "torus": TorusParams(n_turns=3, harmonics=2)}
@@ -151,7 +152,7 @@ def test_losses_and_gradients_are_the_same(world, backward, losses):
 def trained(config, updates):
     """Metrics and parameters after some updates in the config's mode."""
     with precision(config):
-        trainer = make_trainer("gflownet", config)
+        trainer = make_trainer(find("gflownet"), config)
         return trainer.run(0, updates), trainer.snapshot().parameters
 
 

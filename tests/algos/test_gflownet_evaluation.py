@@ -5,13 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from crossfade.envs.dag.enumeration import enumerate_states
-from crossfade.envs.dag.grid.params import GridParams
-from crossfade.envs.dag.hypergrid.params import HypergridParams
-from crossfade.envs.dag.registry import make
-from crossfade.envs.dag.target import products
-from crossfade.envs.dag.toy.params import ToyParams
-from crossfade.envs.dag.words.params import BitSequenceParams, IsingParams, SequenceParams
 
 from crossfade.algos.gflownet import (
     backward_numpy,
@@ -28,9 +21,17 @@ from crossfade.algos.gflownet.batch import Noise
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.cli import main
 from crossfade.config import apply
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.target import products
+from crossfade.envs.dag.toy.params import ToyParams
+from crossfade.envs.dag.words.params import BitSequenceParams, IsingParams, SequenceParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy as random
-from crossfade.trainers.training import make_trainer
+from crossfade.registry import find
+from crossfade.trainers.making import make_trainer
 
 LANDSCAPES = ("corners", "cosine", "deceptive", "sparse")
 DRAWN = [
@@ -334,7 +335,7 @@ def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
 def test_a_world_too_large_to_list_is_learned():
     """Spins on a 4 x 4 torus, 43 million states. Measured: gap 0.057 +- 0.004 around log Z 14.5611, 50 CPU seconds."""
     words = ("env=ising", "env.side=4", "backward=uniform", "batch_size=128", "lr=3e-3", "lr_period=1500")
-    trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
+    trainer = make_trainer(find("gflownet"), apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
     before = trainer.evaluate(evaluation.Effort(2000)).metrics
     assert before["eval/gap"] > 5
     trainer.run(0, 5000)

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from crossfade.algos.gflownet import exact_jax, exact_numpy
+from crossfade.algos.gflownet.noise_floor import jsd_floor, total_variation_floor
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.grid.grid_numpy import Grid
 from crossfade.envs.dag.grid.params import GridParams
 from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid
 from crossfade.envs.dag.hypergrid.params import HypergridParams
-
-from crossfade.algos.gflownet import exact_jax, exact_numpy
-from crossfade.algos.gflownet.noise_floor import jsd_floor, total_variation_floor
 
 # n_dim, length, (r0, r1, r2), mode cells, Z, log Z
 HYPERGRIDS = [

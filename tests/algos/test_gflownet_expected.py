@@ -8,12 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.bayesnet.params import BayesNetParams
-from crossfade.envs.dag.conformance import FAST_COMPILE
-from crossfade.envs.dag.grid.params import GridParams
-from crossfade.envs.dag.hypergrid.params import HypergridParams
-from crossfade.envs.dag.registry import make
-from crossfade.envs.dag.toy.params import ToyParams
 from gflownet_small import tiny
 from gflownet_tables import all_trajectories, graph_of
 
@@ -33,6 +27,12 @@ from crossfade.algos.gflownet import (
 from crossfade.algos.gflownet.gradient_noise import gradient_noise
 from crossfade.algos.gflownet.tensors import to_tensors
 from crossfade.bridge.libraries import named_leaves
+from crossfade.envs.dag.bayesnet.params import BayesNetParams
+from crossfade.envs.dag.conformance import FAST_COMPILE
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.toy.params import ToyParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy
 

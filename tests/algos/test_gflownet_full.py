@@ -6,13 +6,13 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from gflownet_small import SMALL, started, tiny
+
+from crossfade.algos.gflownet import exact_numpy, full, learner_jax
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid
 from crossfade.envs.dag.hypergrid.params import HypergridParams
-from gflownet_small import SMALL, started, tiny
-
-from crossfade.algos.gflownet import exact_numpy, full, learner_jax
 from crossfade.errors import UsageError
 
 

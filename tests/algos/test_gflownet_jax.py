@@ -6,11 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag import base_numpy
-from crossfade.envs.dag.enumeration import enumerate_states
-from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
-from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid
-from crossfade.envs.dag.hypergrid.params import HypergridParams
 from gflownet_small import SMALL, started, tiny
 
 from crossfade.algos.gflownet import (
@@ -26,6 +21,11 @@ from crossfade.algos.gflownet import (
     rollout,
 )
 from crossfade.algos.gflownet.acting_jax import act, choose
+from crossfade.envs.dag import base_numpy
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
+from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid
+from crossfade.envs.dag.hypergrid.params import HypergridParams
 from crossfade.errors import UsageError
 from crossfade.nn import layers_jax
 from crossfade.random import random_numpy

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from gflownet_small import SMALL, tiny
 
 from crossfade.algos.gflownet import exact_numpy, learner_jax, losses_jax, nodes_jax, noise_jax, rollout
 from crossfade.algos.gflownet.known import graph_of
 from crossfade.bridge import Mapping, to_torch_optimizer
 from crossfade.bridge.optimizers import read_torch, write_optax
+from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.nn import layers_jax
 from crossfade.systems.gflownet.discrete_jax import System
 

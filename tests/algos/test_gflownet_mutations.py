@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag import conformance
-from crossfade.envs.dag.hypergrid.params import HypergridParams
 from gflownet_small import tiny
 from gflownet_tables import all_trajectories, optimum, tabular
 
 from crossfade.algos.gflownet import learner_torch, losses_torch, nodes_numpy
 from crossfade.algos.gflownet.tensors import to_tensors
+from crossfade.envs.dag import conformance
+from crossfade.envs.dag.hypergrid.params import HypergridParams
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
 PARAMS = HypergridParams(2, 4)

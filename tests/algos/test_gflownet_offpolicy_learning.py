@@ -6,7 +6,8 @@ import pytest
 from crossfade.algos.gflownet import full
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
-from crossfade.trainers.training import make_trainer
+from crossfade.registry import find
+from crossfade.trainers.making import make_trainer
 
 SMALL = ("hidden=64", "batch_size=32", "lr=0.003", "lr_gamma=0.3", "mode=jax_full")
 CORNERS = ("env=hypergrid", "env.length=8", "env.r0=1e-3")
@@ -17,7 +18,7 @@ DATA = ("data=all", "data_batch=16")
 
 
 def learned(steps: int, *words: str) -> dict[str, float]:
-    trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*SMALL, f"lr_period={steps * 2 // 5}", *words)))
+    trainer = make_trainer(find("gflownet"), apply(GFlowNetConfig(), (*SMALL, f"lr_period={steps * 2 // 5}", *words)))
     trainer.run(0, steps)
     return trainer.evaluate().metrics
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from crossfade.envs.dag.cube.params import CubeParams
-from crossfade.envs.dag.enumeration import enumerate_states
-from crossfade.envs.dag.registry import make
 from gflownet_small import tiny
 
 from crossfade.algos.gflownet import exact_numpy
 from crossfade.algos.gflownet.learner_jax import log_pf_table, log_z
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
 from crossfade.errors import UsageError
 from crossfade.systems.gflownet import population
 from crossfade.systems.gflownet.discrete_jax import System

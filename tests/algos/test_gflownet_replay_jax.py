@@ -9,11 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from crossfade.envs.dag import base_numpy
-from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
-from crossfade.envs.dag.hypergrid.params import HypergridParams
-from crossfade.envs.dag.registry import make
-from crossfade.envs.dag.toy.params import ToyParams
 from gflownet_small import SMALL, tiny
 
 from crossfade.algos.gflownet import (
@@ -28,6 +23,11 @@ from crossfade.algos.gflownet import (
     rollout,
 )
 from crossfade.algos.gflownet.known import graph_of
+from crossfade.envs.dag import base_numpy
+from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.toy.params import ToyParams
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.random import random_numpy
 from crossfade.systems.gflownet.discrete_jax import System

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crossfade.envs.dag.base_numpy import State, check_action
-from crossfade.envs.dag.hypergrid.params import HypergridParams
-from crossfade.envs.dag.registry import make, params_class
 from hypothesis import given, settings, strategies as st
 
 from crossfade.algos.gflownet import backward_numpy, data, exact_numpy, replay_numpy
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.known import graph_of
 from crossfade.config import apply
+from crossfade.envs.dag.base_numpy import State, check_action
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make, params_class
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.random import random_numpy as random
 from crossfade.systems.gflownet.discrete_torch import System

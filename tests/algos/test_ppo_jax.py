@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.envs.trading.params import TradingParams
-from crossfade.envs.trading.synthetic import bars, planted_optimum
 from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
 
 from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
+from crossfade.envs.trading.params import TradingParams
+from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled

@@ -17,8 +17,9 @@ from crossfade.algos.ppo.batch import Minibatch
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.registry import find
 from crossfade.systems.trading.config import TradingConfig
-from crossfade.trainers.training import make_trainer
+from crossfade.trainers.making import make_trainer
 
 TRADING = (
     "mode=jax_full",
@@ -102,7 +103,7 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
 
 
 def test_trading_is_the_same_on_two_devices(x64):
-    alone, shared = (make_trainer("trading", apply(TradingConfig(), (*TRADING, f"devices={n}"))) for n in (1, 2))
+    alone, shared = (make_trainer(find("trading"), apply(TradingConfig(), (*TRADING, f"devices={n}"))) for n in (1, 2))
     for step in range(0, 6, 2):
         one, two = alone.run(step, 2), shared.run(step, 2)
         for name, column in one.items():
@@ -133,7 +134,7 @@ def test_what_cannot_be_shared_is_refused(words, told):
 
 def test_more_devices_than_there_are_is_refused_with_the_remedy():
     with pytest.raises(UsageError, match="at most 4, .* got 8.*JAX_NUM_CPU_DEVICES=8"):
-        make_trainer("trading", apply(TradingConfig(), (*TRADING, "devices=8")))
+        make_trainer(find("trading"), apply(TradingConfig(), (*TRADING, "devices=8")))
 
 
 def test_a_run_of_its_own_makes_its_devices_and_is_resumed_exactly(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from crossfade.config import apply, from_yaml, to_yaml
 from crossfade.errors import UsageError
-from crossfade.presets import PRESETS
+from crossfade.registry import find
 from crossfade.systems.trading import world
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.curriculum import Curriculum
@@ -74,7 +74,7 @@ def test_settings_that_mean_nothing_are_refused(words, message):
 
 
 def test_a_curriculum_is_read_back_from_yaml():
-    config = apply(TradingConfig(), PRESETS["trading"]["curriculum"])
+    config = apply(TradingConfig(), find("trading").presets["curriculum"])
     assert from_yaml(to_yaml(config), TradingConfig) == config != TradingConfig()
 
 
@@ -90,7 +90,9 @@ def published_phase_2(p: float) -> tuple[float, float]:
 
 
 def test_presets_are_the_published_schedules():
-    first, second = (apply(TradingConfig(), ["steps=200", *PRESETS["trading"][p]]) for p in ("curriculum", "phase2"))
+    first, second = (
+        apply(TradingConfig(), ["steps=200", *find("trading").presets[p]]) for p in ("curriculum", "phase2")
+    )
     assert second.params.n_actions == 6
     for update in range(201):
         p, one, two = update / 200, world.settings(first, update), world.settings(second, update)
@@ -106,14 +108,14 @@ def test_the_published_accounts_have_their_own_limits():
     limits = lambda found: (found.liquidation_cents, found.stop_cap_cents, found.lock_cents)
     ours, jax, pandas = (
         limits(world.settings(apply(TradingConfig(), words), 0))
-        for words in ((), PRESETS["trading"]["seed_jax"], PRESETS["trading"]["seed_pandas"])
+        for words in ((), find("trading").presets["seed_jax"], find("trading").presets["seed_pandas"])
     )
     assert ours == (0, 50_000, 10_000) and jax == (100_000, 50_000, 10_000)
     assert pandas == (0, world.UNLIMITED, world.UNLIMITED)
 
 
 def test_settings_keep_their_form_through_a_curriculum():
-    config = apply(TradingConfig(), ["steps=10", *PRESETS["trading"]["curriculum"], "curriculum.forced=0:1,1:0"])
+    config = apply(TradingConfig(), ["steps=10", *find("trading").presets["curriculum"], "curriculum.forced=0:1,1:0"])
     forms = {tuple((v.shape, v.dtype) for v in world.settings(config, update)) for update in range(12)}
     assert len(forms) == 1
     assert world.settings(config, 11) == world.settings(config, 10) != world.settings(config, 9)

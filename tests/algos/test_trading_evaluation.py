@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+
+from crossfade.config import apply
 from crossfade.envs.trading import build, synthetic
 from crossfade.envs.trading.bars import DAY, Bars
 from crossfade.envs.trading.market import Settings, State
@@ -14,8 +16,6 @@ from crossfade.envs.trading.params import Action, Reason
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
-
-from crossfade.config import apply
 from crossfade.systems.trading import data, evaluation
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.judging import baselines, hindsight, ledger, record, sensitivity, stage, study, tearsheet

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from crossfade.envs.trading.market import Market, Settings, State
 
+from crossfade.envs.trading.market import Market, Settings, State
 from crossfade.errors import UsageError
 from crossfade.systems.trading.judging import firms
 from crossfade.systems.trading.judging.firms import Days, Firm

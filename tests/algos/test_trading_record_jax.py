@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.envs.trading import build, synthetic, trading_jax, trading_numpy
-from crossfade.envs.trading.market import Settings
-from crossfade.envs.trading.params import Reason, TradingParams
 from ppo_toy import parameters, small
 
 from crossfade.algos.ppo import learner_jax
+from crossfade.envs.trading import build, synthetic, trading_jax, trading_numpy
+from crossfade.envs.trading.market import Settings
+from crossfade.envs.trading.params import Reason, TradingParams
 from crossfade.nn import normalizer_jax, normalizer_numpy
 from crossfade.systems.trading.judging import record, record_jax
 

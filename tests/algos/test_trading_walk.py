@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from crossfade.envs.trading import synthetic
-from crossfade.envs.trading.trading_numpy import Trading
 
 from crossfade.cli import main
+from crossfade.envs.trading import synthetic
+from crossfade.envs.trading.trading_numpy import Trading
 from crossfade.run import RunDir, list_runs, trials
 from crossfade.systems.trading import data
 from crossfade.systems.trading.config import TradingConfig

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from crossfade.envs.dag.registry import make
 
 from crossfade.algos.gflownet import init
 from crossfade.algos.gflownet.batch import Trajectories
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.bench import flops
 from crossfade.config import apply
+from crossfade.envs.dag.registry import make
 from crossfade.random import random_numpy as random
 from crossfade.systems.gflownet.bench import LAST, PROMISES, SETTINGS, promises, show
 from crossfade.systems.gflownet.bench_worker import CONTENDERS, EarlyStop, as_jax_full, distinct, longest, visited
 from crossfade.systems.gflownet.discrete_torch import System
+from crossfade.trainers.system import Snapshot
 from crossfade.trainers.torch_pure import TorchPureTrainer
-from crossfade.trainers.trainer import Snapshot
 
 TINY = ("env=hypergrid", "env.n_dim=2", "env.length=4", "hidden=8", "batch_size=6", "mode=torch_pure")
 

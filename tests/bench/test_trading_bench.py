@@ -3,9 +3,9 @@
 import jaxtyping
 import numpy as np
 import pytest
-from crossfade.envs.trading.scalar import ScalarTrading
 
 from crossfade.algos.ppo import host
+from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.random import random_numpy as random
 from crossfade.systems.trading import bench as trading
 from crossfade.systems.trading.bench import FULL, LARGE, PANDAS, PROMISES, SETTINGS, SMALL, promises, show

@@ -6,16 +6,17 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.envs.dag.registry import make, params_class
-from crossfade.envs.dag.rewards import find_bad
-from crossfade.envs.dag.words.params import SequenceParams
 
 from crossfade import config as settings
 from crossfade.algos.gflownet import data
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.errors import RewardError, UsageError
+from crossfade.envs.dag.registry import make, params_class
+from crossfade.envs.dag.rewards import find_bad
+from crossfade.envs.dag.words.params import SequenceParams
+from crossfade.errors import NotFiniteError, RewardError, UsageError
+from crossfade.registry import find
 from crossfade.run.finite import check_finite
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.trainers.making import make_trainer, precision
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "own_environment"
 SMALL = ["hidden=4", "layers=1", "batch_size=16", "epsilon=1", "execution=dense"]
@@ -105,7 +106,7 @@ def test_modes_on_the_host_name_the_object(line, mode, monkeypatch):
     monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)  # not compiled
     params = line(np.nan, "numpy", "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), [f"mode={mode}", *SMALL])
-    trainer = make_trainer("gflownet", config)
+    trainer = make_trainer(find("gflownet"), config)
     with pytest.raises(RewardError, match=r"got nan from LineNumpy for x = \[3\]"):
         trainer.run(0, 1)
 
@@ -114,14 +115,14 @@ def test_the_compiled_mode_names_the_step_and_the_object(line):
     params = line(np.nan, "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), ["mode=jax_full", *SMALL])
     with precision(config):
-        metrics = make_trainer("gflownet", config).run(10, 3)
-        with pytest.raises(RewardError, match=r"= nan in iteration 1\d. The reward .* nan from LineJax for x = \[3\]"):
+        metrics = make_trainer(find("gflownet"), config).run(10, 3)
+        with pytest.raises(NotFiniteError, match=r"nan in iteration 1\d. The reward .* nan from LineJax for x = \[3\]"):
             check_finite(metrics, 10, lambda: find_bad(params))
 
 
 def test_a_loss_that_diverges_is_told_apart_from_a_bad_reward():
     loss = np.array([1.0, np.inf, np.nan])
-    with pytest.raises(RewardError, match="got loss = inf in iteration 101. All rewards.* lower the learning rates"):
+    with pytest.raises(NotFiniteError, match="got loss = inf in iteration 101. All rewards.* lower the learning rates"):
         check_finite({"mean_length": np.ones(3), "loss": loss}, 100, lambda: find_bad(params_class("toy")()))
     check_finite({"loss": np.ones(3)}, 0)
     assert find_bad(None) == ""

@@ -5,11 +5,11 @@ from math import lgamma, log, pi
 
 import numpy as np
 import pytest
+
 from crossfade.envs.dag.bayesnet import dags, scores
 from crossfade.envs.dag.bayesnet.params import BayesNetParams
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import make
-
 from crossfade.errors import UsageError
 
 

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.envs.dag.enumeration import enumerate_states
-from crossfade.envs.dag.registry import ENVS, make
 from env_cases import ENUMERABLE, name
 
 from crossfade.algos.gflownet import exact_jax, exact_numpy
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import ENVS, make
 
 MOST_TRAJECTORIES = 30_000
 

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from crossfade.envs.dag import continuous_jax, continuous_numpy
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.registry import make
 from crossfade.envs.dag.torus.params import TorusParams
-
 from crossfade.errors import UsageError
 
 CASES = [CubeParams(), CubeParams(n_dim=3, min_increment=0.25), TorusParams(), TorusParams(n_dim=3, n_turns=3, alpha=2)]

@@ -5,14 +5,14 @@ from math import prod
 
 import numpy as np
 import pytest
+
+from crossfade.algos.gflownet import exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.grid.grid_numpy import Grid
 from crossfade.envs.dag.grid.params import GridParams
 from crossfade.envs.dag.grid.view import ascii_picture, pairs, plane, sampled_plane
 from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid
 from crossfade.envs.dag.hypergrid.params import HypergridParams
-
-from crossfade.algos.gflownet import exact_numpy
 
 
 def test_grid_actions_are_in_upstream_order():

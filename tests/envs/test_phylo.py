@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+
 from crossfade.envs.dag.phylo.alignment import simulate
 from crossfade.envs.dag.phylo.params import COUNT, PhyloParams
 from crossfade.envs.dag.registry import make
-
 from crossfade.errors import UsageError
 
 

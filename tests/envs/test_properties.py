@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from env_cases import CASES, ENUMERABLE, name, twins
+
 from crossfade.envs.dag import base_jax, base_numpy, conformance
 from crossfade.envs.dag.checks import one_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.registry import ALL, make, params_class
-from env_cases import CASES, ENUMERABLE, name, twins
-
 from crossfade.errors import UsageError
 
 WALKS = 6

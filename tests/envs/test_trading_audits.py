@@ -5,13 +5,13 @@ from dataclasses import replace
 import jaxtyping
 import numpy as np
 import pytest
+
+from crossfade.cli import main
 from crossfade.envs.trading import audits, build, synthetic
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import RULES, Action, Rules, TradingParams
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
-
-from crossfade.cli import main
 from crossfade.systems.trading import learnability, world
 from crossfade.systems.trading.judging import record
 from crossfade.systems.trading.learnability import CONFIG, Learned

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crossfade.envs.trading.importers import store
 from trading_files import databento, firstrate, some_bars, write, yfinance
 
 from crossfade.cli import main
+from crossfade.envs.trading.importers import store
 
 BARS = some_bars(days=8)
 

@@ -7,10 +7,6 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
-from crossfade.envs.trading import trading_jax, trading_numpy
-from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import Reason, TradingParams
-from crossfade.envs.trading.scalar import ScalarTrading
 from trading_cases import (
     ALL_RULES,
     ONE_SWITCH,
@@ -25,6 +21,10 @@ from trading_cases import (
 )
 
 from crossfade.algos.ppo.config import START_NUMBERS
+from crossfade.envs.trading import trading_jax, trading_numpy
+from crossfade.envs.trading.market import Settings, State
+from crossfade.envs.trading.params import Reason, TradingParams
+from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.errors import UsageError
 
 MARKET = random_market()

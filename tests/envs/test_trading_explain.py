@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crossfade.envs.trading.explain import Situation, explain, rules_named, walk
-from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import RULES, Action, Rules
 from trading_cases import ONE_SWITCH, written_market
 
 from crossfade.cli import main
+from crossfade.envs.trading.explain import Situation, explain, rules_named, walk
+from crossfade.envs.trading.market import Settings, State
+from crossfade.envs.trading.params import RULES, Action, Rules
 from crossfade.errors import UsageError
 
 DEVIANT = Rules(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from crossfade.envs.trading import facts, synthetic
 from crossfade.envs.trading.bars import Bars
 from crossfade.envs.trading.facts import END

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trading_files as files
+from trading_files import TICK, some_bars, write
+
 from crossfade.envs.trading import build, importers
 from crossfade.envs.trading.bars import Bars
 from crossfade.envs.trading.importers import clock, store
-from trading_files import TICK, some_bars, write
-
 from crossfade.errors import DataError, UsageError
 
 BARS = some_bars()

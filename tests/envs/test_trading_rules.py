@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trading_cases import random_market, random_settings, written_market
+from trading_scenarios import BUY, ENTRIES, EXITS, HOLD, QUIET, RISES, SESSIONS, Scenario
+from trading_scenarios_accounts import ACCOUNTS, BEGINNINGS, MANAGEMENT
+
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
 from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
-from trading_cases import random_market, random_settings, written_market
-from trading_scenarios import BUY, ENTRIES, EXITS, HOLD, QUIET, RISES, SESSIONS, Scenario
-from trading_scenarios_accounts import ACCOUNTS, BEGINNINGS, MANAGEMENT
 
 SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT, *BEGINNINGS]
 LETTERS = np.array(list("HBSETX"))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crossfade.envs.trading import bootstrap, build, importers, splits, synthetic
-from crossfade.envs.trading.importers import store
-from crossfade.envs.trading.sessions import within
 from hypothesis import given, strategies as st
 from trading_files import firstrate, some_bars, write
 
 from crossfade.cli import main
+from crossfade.envs.trading import bootstrap, build, importers, splits, synthetic
+from crossfade.envs.trading.importers import store
+from crossfade.envs.trading.sessions import within
 from crossfade.errors import UsageError
 from crossfade.systems.trading import data, world
 from crossfade.systems.trading.config import TradingConfig

@@ -4,9 +4,9 @@ from datetime import date
 
 import numpy as np
 import pytest
+
 from crossfade.envs.trading import build, synthetic
 from crossfade.envs.trading.sessions import CLOSE, OPEN, WARM_UP
-
 from crossfade.errors import UsageError
 
 

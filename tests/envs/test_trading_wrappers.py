@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trading_cases import random_market
+
 from crossfade.envs.trading.gymnax_env import EnvParams, TradingEnv
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import Action, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.envs.trading.trading_jax import Trading
-from trading_cases import random_market
-
 from crossfade.errors import UsageError
 
 PARAMS, MARKET = TradingParams(2, window=3), random_market()

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import make
 from crossfade.envs.dag.words.params import BLOCKS, BitSequenceParams, IsingParams, SequenceParams
-
 from crossfade.errors import UsageError
 
 

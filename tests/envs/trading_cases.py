@@ -8,13 +8,13 @@ from typing import Any, get_args, get_type_hints
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.contracts import contract
 from crossfade.envs.trading.market import Market, Outcome, Settings, State
 from crossfade.envs.trading.params import RULES, Rules, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
-
-from crossfade.algos.ppo.config import START_NUMBERS
 
 Record = dict[str, np.ndarray]
 """What every step showed, by name: arrays (steps, accounts, ...)."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
+
 from crossfade.envs.trading import synthetic
 from crossfade.envs.trading.bars import Bars, nearer_extreme_first
 from crossfade.envs.trading.contracts import contract

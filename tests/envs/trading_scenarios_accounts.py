@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from crossfade.envs.trading.params import Action, Reason
 from trading_scenarios import BUY, FALLS, HOLD, LOST, NONE, QUIET, RISES, SELL, STOP, Scenario, long, short
+
+from crossfade.envs.trading.params import Action, Reason
 
 BREAK_EVEN, TRAIL, STOP_TRAILING = Action.BREAK_EVEN, Action.TRAIL, Action.STOP_TRAILING
 BUST, LIQUIDATED = Reason.BUST, Reason.LIQUIDATED

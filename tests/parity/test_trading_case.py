@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from crossfade.envs.trading.params import Rules
-from crossfade.envs.trading.trading_numpy import Trading
 
 from crossfade import parity
+from crossfade.envs.trading.params import Rules
+from crossfade.envs.trading.trading_numpy import Trading
 from crossfade.parity.verdict import Verdict
 from crossfade.systems.trading.twin import trading
 

@@ -16,9 +16,11 @@ from crossfade import checkpoint
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
 from crossfade.errors import NoCounterpart
+from crossfade.registry import find
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
-from crossfade.trainers.training import make_trainer, precision, train
+from crossfade.trainers.making import make_trainer, precision
+from crossfade.trainers.training import train
 
 SMALL = ("env=hypergrid", "hidden=16", "batch_size=8", "steps=8", "chunk=4", "log_every=4", "checkpoint_every=4")
 
@@ -55,14 +57,14 @@ def finished(run: RunDir) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def reference() -> dict[str, np.ndarray]:
     with precision(config("torch")):
-        trainer = make_trainer("gflownet", config("torch"))
+        trainer = make_trainer(find("gflownet"), config("torch"))
         return {**trainer.run(0, 8), **trainer.snapshot().parameters}
 
 
 @pytest.mark.parametrize("mode", modes("torch_pure", "jax_minimal", "jax_policy", "jax_full"))
 def test_every_mode_is_the_same_system_as_torch(mode, reference):
     with precision(config(mode)):
-        trainer = make_trainer("gflownet", config(mode))
+        trainer = make_trainer(find("gflownet"), config(mode))
         found = {**trainer.run(0, 8), **trainer.snapshot().parameters}
     for name, expected in reference.items():
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
@@ -73,7 +75,7 @@ def test_every_mode_is_the_same_system_as_torch(mode, reference):
 def test_every_execution_is_the_same_system(mode, execution, reference):
     chosen = config(mode, f"execution={execution}")
     with precision(chosen):
-        trainer = make_trainer("gflownet", chosen)
+        trainer = make_trainer(find("gflownet"), chosen)
         found = {**trainer.run(0, 8), **trainer.snapshot().parameters}
     for name, expected in reference.items():
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
@@ -82,7 +84,7 @@ def test_every_execution_is_the_same_system(mode, execution, reference):
 def test_clipping_that_step_cannot_do_is_refused():
     chosen = config("jax_minimal", "clip_norm=1.0")
     with precision(chosen), pytest.raises(NoCounterpart, match="clip_norm"):
-        make_trainer("gflownet", chosen)
+        make_trainer(find("gflownet"), chosen)
 
 
 @pytest.mark.parametrize("mode", modes("torch_pure", "jax_policy", "jax_full"))
@@ -90,14 +92,14 @@ def test_every_mode_clips_and_decays_as_torch_does(mode):
     runs = []
     for chosen in (config(name, "clip_norm=0.1", "lr_period=3", "lr_gamma=0.5") for name in ("torch", mode)):
         with precision(chosen):
-            trainer = make_trainer("gflownet", chosen)
+            trainer = make_trainer(find("gflownet"), chosen)
             runs.append({**trainer.run(0, 8), **trainer.snapshot().parameters})
     for name, expected in runs[0].items():
         np.testing.assert_allclose(runs[1][name], expected, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_another_seed_gives_another_run(reference):
-    trainer = make_trainer("gflownet", config("torch", "seed=1"))
+    trainer = make_trainer(find("gflownet"), config("torch", "seed=1"))
     assert not np.allclose(trainer.run(0, 8)["loss"], reference["loss"])
 
 
@@ -105,10 +107,10 @@ def test_another_seed_gives_another_run(reference):
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(mode, tmp_path):
     whole = config(mode)
     with RunDir.create(tmp_path, "gflownet", whole.parts, 0, whole) as run:
-        train("gflownet", whole, run, quiet=True)
+        train(find("gflownet"), whole, run, quiet=True)
     with RunDir.create(tmp_path, "gflownet", whole.parts, 0, whole) as halves:
-        train("gflownet", replace(whole, steps=4), halves, quiet=True)
-        train("gflownet", whole, halves, resume=True, quiet=True)
+        train(find("gflownet"), replace(whole, steps=4), halves, quiet=True)
+        train(find("gflownet"), whole, halves, resume=True, quiet=True)
     expected, found = finished(run), finished(halves)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
@@ -117,10 +119,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(mode, tmp_path):
 def test_a_run_may_change_its_mode_in_the_middle(second, tmp_path):
     first = config("torch")
     with RunDir.create(tmp_path, "gflownet", first.parts, 0, first) as run:
-        train("gflownet", first, run, quiet=True)
+        train(find("gflownet"), first, run, quiet=True)
     with RunDir.create(tmp_path, "gflownet", first.parts, 0, first) as mixed:
-        train("gflownet", replace(first, steps=4), mixed, quiet=True)
-        train("gflownet", config(second), mixed, resume=True, quiet=True)
+        train(find("gflownet"), replace(first, steps=4), mixed, quiet=True)
+        train(find("gflownet"), config(second), mixed, resume=True, quiet=True)
     expected, found = finished(run), finished(mixed)
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-12, err_msg=name)

@@ -18,14 +18,17 @@ from crossfade import checkpoint
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import CheckpointError, UsageError
+from crossfade.registry import find
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.curriculum import Curriculum
 from crossfade.systems.trading.evaluation import Evaluation
+from crossfade.trainers.making import make_trainer, precision
+from crossfade.trainers.saving import adopt
+from crossfade.trainers.system import Snapshot
 from crossfade.trainers.torch_loop import TorchTrainer
-from crossfade.trainers.trainer import Snapshot
-from crossfade.trainers.training import adopt, make_trainer, precision, train
+from crossfade.trainers.training import train
 
 SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")
 SHORT = ("max_bars=7", "drawdown=300", "steps=4", "chunk=2", "log_every=2", "checkpoint_every=2", "eval_every=0")
@@ -72,7 +75,7 @@ def everything(snapshot: Snapshot) -> dict[str, np.ndarray]:
 def go_on(mode: str, snapshot: Snapshot | None, step: int, n: int) -> tuple[dict[str, np.ndarray], Snapshot]:
     chosen = config(mode)
     with precision(chosen):
-        trainer = make_trainer("trading", chosen, snapshot, step)
+        trainer = make_trainer(find("trading"), chosen, snapshot, step)
         metrics = trainer.run(step, n)
         return metrics, trainer.snapshot()
 
@@ -82,7 +85,7 @@ def whole(mode: str) -> tuple[dict[str, np.ndarray], Snapshot, dict[str, np.ndar
     """The first two updates, the state after them, and all that four updates leave."""
     chosen = config(mode)
     with precision(chosen):
-        trainer = make_trainer("trading", chosen)
+        trainer = make_trainer(find("trading"), chosen)
         first, middle = trainer.run(0, 2), trainer.snapshot()
         rest = trainer.run(2, 2)
         return first, middle, {**rest, **everything(trainer.snapshot())}
@@ -109,7 +112,7 @@ def test_the_runs_that_are_compared_have_ends_of_both_kinds():
 
 def test_another_seed_gives_another_run():
     chosen = config("torch", "seed=1")
-    assert not np.allclose(make_trainer("trading", chosen).run(0, 2)["loss"], whole("torch")[0]["loss"])
+    assert not np.allclose(make_trainer(find("trading"), chosen).run(0, 2)["loss"], whole("torch")[0]["loss"])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -147,7 +150,7 @@ def run(tmp_path_factory) -> RunDir:
     """A whole run on disk, of phase 1."""
     chosen = config("torch", phase=1)
     with RunDir.create(tmp_path_factory.mktemp("runs"), "trading", chosen.parts, 0, chosen) as run:
-        result = train("trading", chosen, run, quiet=True)
+        result = train(find("trading"), chosen, run, quiet=True)
     assert {"eval/daily", "eval/flat", "eval/random"} <= result.keys()
     return run
 
@@ -156,8 +159,8 @@ def test_a_run_on_disk_resumes_bit_for_bit(run, unjudged, tmp_path):
     chosen = config("torch", phase=1)
     half = replace(chosen, steps=2, schedule=4)
     with RunDir.create(tmp_path, "trading", chosen.parts, 0, half) as halves:
-        train("trading", half, halves, quiet=True)
-        train("trading", chosen, halves, resume=True, quiet=True)
+        train(find("trading"), half, halves, quiet=True)
+        train(find("trading"), chosen, halves, resume=True, quiet=True)
     expected, found = finished(run), finished(halves)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
@@ -165,11 +168,11 @@ def test_a_run_on_disk_resumes_bit_for_bit(run, unjudged, tmp_path):
 def test_a_run_is_prolonged_only_when_told_what_becomes_of_its_schedules(unjudged, tmp_path):
     chosen = replace(config("torch"), steps=2)
     with RunDir.create(tmp_path, "trading", chosen.parts, 0, chosen) as run:
-        train("trading", chosen, run, quiet=True)
+        train(find("trading"), chosen, run, quiet=True)
         longer = replace(chosen, steps=3)
         with pytest.raises(UsageError, match="meant for 2 updates.*lr, curriculum.drawdown.*schedule=2.*schedule=3"):
-            train("trading", longer, run, resume=True, quiet=True)
-        train("trading", replace(longer, schedule=2), run, resume=True, quiet=True)
+            train(find("trading"), longer, run, resume=True, quiet=True)
+        train(find("trading"), replace(longer, schedule=2), run, resume=True, quiet=True)
         assert checkpoint.load(run.checkpoints).step == 3
     replace(longer, steps=4, schedule=2).check_resumed(run.read_config(TradingConfig))  # nothing changes
     constant = replace(chosen, lr_final=chosen.lr, curriculum=Curriculum())
@@ -226,10 +229,10 @@ def test_phase_2_grows_from_a_run_of_phase_1_and_takes_over_its_statistics(run):
     seen = old.replay["buffer"]["statistics"]
     for mode in ("torch", "jax_full"):
         chosen = config(mode)
-        snapshot, note = adopt("trading", chosen, run.path)
+        snapshot, note = adopt(find("trading"), chosen, run.path)
         assert "bit for bit" in note and "KL" in note
         with precision(chosen):
-            trainer = make_trainer("trading", chosen, snapshot)
+            trainer = make_trainer(find("trading"), chosen, snapshot)
         start = trainer.snapshot()
         for name in ("trunk.0.weight", "actor.0.weight"):
             rows, columns = old.params[name].shape
@@ -239,11 +242,11 @@ def test_phase_2_grows_from_a_run_of_phase_1_and_takes_over_its_statistics(run):
         assert (
             np.array_equal(mean, [*seen["mean"], *[0.0] * 8]) and start.buffer["statistics"]["count"] == seen["count"]
         )
-    assert make_trainer("trading", config("torch"), snapshot).run(0, 1)["illegal"] == 0
+    assert make_trainer(find("trading"), config("torch"), snapshot).run(0, 1)["illegal"] == 0
 
 
 def test_another_run_of_the_same_phase_takes_over_the_statistics_too(run):
-    snapshot, note = adopt("trading", config("torch", "seed=3", phase=1), run.path)
+    snapshot, note = adopt(find("trading"), config("torch", "seed=3", phase=1), run.path)
     saved = checkpoint.load(run.checkpoints, side="numpy")
     assert note == "" and snapshot.optimizer is None
     assert np.array_equal(snapshot.buffer["statistics"]["var"], saved.replay["buffer"]["statistics"]["var"])
@@ -289,4 +292,4 @@ def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
 def test_accounts_of_another_size_are_refused():
     chosen = replace(config("torch"), n_envs=8)
     with pytest.raises(CheckpointError, match="n_envs"):
-        make_trainer("trading", chosen, whole("torch")[1], 2)
+        make_trainer(find("trading"), chosen, whole("torch")[1], 2)

@@ -13,8 +13,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..errors import UsageError
 from .mapping import Mapping
 from .optimizers_optax import OptaxOptimizer, build_optax, read_optax, write_optax
-from .optimizers_torch import OptimizerState, Parameters, by_name, read_torch, write_torch
-from .schedules import advance, to_schedule
+from .optimizers_torch import OptimizerState, Parameters, advance, by_name, read_torch, write_torch
+from .schedules import to_schedule
 
 __all__ = [
     "OptaxOptimizer",

@@ -11,11 +11,12 @@ import optax
 from jaxtyping import PyTree
 
 from ..errors import MappingError, NoCounterpart, UsageError, nearest
+from ..optim.clipping_jax import clip_by_global_norm
+from ..optim.state import OptimizerState, slots
 from .libraries import leaf_names, named_leaves
 from .mapping import Entry, Mapping
-from .optimizers_torch import OptimizerState, slots
 from .transfer import numpy_to_jax
-from .transforms import clip_by_global_norm, map_slots, read_slots, transformation
+from .transforms import map_slots, read_slots, transformation
 
 
 class OptaxOptimizer(NamedTuple):

@@ -40,14 +40,6 @@ def to_schedule(
     return schedule
 
 
-def advance(scheduler: LRScheduler, epochs: int) -> None:
-    """Steps a torch scheduler over `epochs` scheduler steps whose updates were made elsewhere."""
-    if epochs:
-        vars(scheduler.optimizer)["_opt_called"] = True  # else torch warns that the scheduler runs ahead
-    for _ in range(epochs):
-        scheduler.step()
-
-
 def _formulas(scheduler: LRScheduler, horizon: int | None) -> list[Formula]:
     if type(scheduler) is lr_scheduler.LambdaLR:
         pairs = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)

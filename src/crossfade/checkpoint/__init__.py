@@ -10,6 +10,7 @@ from .._lazy import lazy
 if TYPE_CHECKING:
     from .bundle import Bundle as Bundle, load as load, save as save
     from .formats import (
+        FORMATS as FORMATS,
         convert as convert,
         export_npz as export_npz,
         export_orbax as export_orbax,
@@ -26,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "Bundle": "bundle",
+        "FORMATS": "formats",
         "convert": "formats",
         "export_npz": "formats",
         "export_orbax": "formats",

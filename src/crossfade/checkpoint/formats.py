@@ -174,7 +174,7 @@ _EXPORTERS: dict[str, tuple[str, Callable[[Named, PathLike], Path]]] = {
     "npz": (".npz", export_npz),
     "orbax": (".orbax", export_orbax),
 }
-TARGETS = (*_EXPORTERS, "bundle")
+FORMATS = (*_EXPORTERS, "bundle")
 
 
 def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
@@ -191,8 +191,8 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
     Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
     replay) is named in a warning.
     """
-    if to not in TARGETS:
-        raise UsageError(f"expected one of {', '.join(TARGETS)}, got {to!r}.{nearest(to, TARGETS)}")
+    if to not in FORMATS:
+        raise UsageError(f"expected one of {', '.join(FORMATS)}, got {to!r}.{nearest(to, FORMATS)}")
     source = Path(source)
     suffix, export = _EXPORTERS.get(to, (".bundles", None))
     out = source.with_name(source.stem + suffix) if out is None else Path(out)

@@ -4,13 +4,23 @@ import sys
 from typing import Any
 
 from ..errors import CheckpointError, UsageError
+from ..optim.state import OptimizerState
 from . import tree
 from .sides import to_numpy
 from .weights import Arrays, is_module
 
 
 def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
-    """The neutral `OptimizerState` of a torch optimiser, an optax state or an `OptimizerState`; None of None."""
+    """The neutral `OptimizerState` of a torch optimiser, an optax state or an `OptimizerState`; None of None.
+
+    Several optimisers come as a dict of `OptimizerState` by name.
+    """
+    if (
+        isinstance(optimizer, dict)
+        and optimizer
+        and all(isinstance(state, OptimizerState) for state in optimizer.values())
+    ):
+        return optimizer
     if optimizer is None or all(hasattr(optimizer, name) for name in ("kind", "groups", "moments")):
         return optimizer
     torch = sys.modules.get("torch")
@@ -22,7 +32,7 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
             )
         from ..bridge.optimizers import read_torch
 
-        return read_torch(optimizer, params)
+        return read_torch(optimizer, params)  # pyright: ignore[reportArgumentType]
     if mapping is None or like is None:
         raise UsageError(
             f"expected an OptimizerState or a torch optimiser, or an optax state together with mapping= and "
@@ -34,7 +44,9 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
 
 
 def pack(state: Any, arrays: Arrays) -> dict[str, Any]:
-    """The manifest's part of `state`; its moments are added to `arrays`."""
+    """The manifest's part of `state`, or of several by name; its moments are added to `arrays`."""
+    if isinstance(state, dict):
+        return {"several": {name: pack(one, arrays) for name, one in state.items()}}
     for name, slots in state.moments.items():
         for slot, value in slots.items():
             if (stored := f"{name}.{slot}") in arrays:
@@ -48,17 +60,17 @@ def pack(state: Any, arrays: Arrays) -> dict[str, Any]:
 
 
 def unpack(record: dict[str, Any] | None, arrays: Arrays, label: str) -> Any:
-    """The `OptimizerState` that `pack` took apart."""
+    """The `OptimizerState` that `pack` took apart, or several by name."""
     if record is None:
         return None
     match record:
+        case {"several": dict(several), **rest} if not rest:
+            return {name: unpack(one, arrays, f"{label}: optimizer {name!r}") for name, one in several.items()}
         case {"kind": str(kind), "groups": [*_] as groups, "moments": dict(moments)}:
             try:
                 found = {n: {slot: arrays[f"{n}.{slot}"] for slot in slots} for n, slots in moments.items()}
             except (KeyError, TypeError) as error:
                 raise CheckpointError(f"{label}: expected every optimiser moment listed, got {error!r}.") from error
             groups = tree.decode(groups, f"{label}: optimizer groups", arrays.__getitem__)
-            from ..bridge.optimizers import OptimizerState
-
             return OptimizerState(kind=kind, groups=tuple(groups), moments=found)
     raise CheckpointError(f"{label}: expected kind, groups and moments of an optimiser, got {str(record)[:200]}.")

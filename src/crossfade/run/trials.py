@@ -19,10 +19,9 @@ from typing import Any, Literal, NamedTuple
 from ..config import to_yaml
 from ..errors import CrossfadeError
 from .rundir import RunDir
+from .settings import RunConfig
 
 NAME = "trials.jsonl"
-BOOKKEEPING = ("chunk", "log_every", "eval_every", "checkpoint_every", "keep", "fold")
-"""Settings that make no other trial; the folds of a walk are one."""
 
 
 class Tried(NamedTuple):
@@ -34,7 +33,7 @@ class Tried(NamedTuple):
     runs: dict[str, dict[str, str]]  # of each test set the trials that were judged by it, with the name of a run
 
 
-def begin(run: RunDir, config: Any, weights: Path | None = None) -> None:
+def begin(run: RunDir, config: RunConfig, weights: Path | None = None) -> None:
     """A run begins, or goes on, to train with this config, from the parameters in `weights` if not from fresh ones."""
     trial = digest(config, "" if weights is None else str(weights.resolve()))
     _append(run, {"event": "train", "trial": trial, "score": None, "test_set": ""})
@@ -42,13 +41,13 @@ def begin(run: RunDir, config: Any, weights: Path | None = None) -> None:
 
 def judged(
     run: RunDir,
-    config: Any,
+    config: RunConfig,
     event: Literal["result", "eval"],
     score: float | None,
     test_set: str = "",
     step: int | None = None,
 ) -> None:
-    """A run was judged by `score`, a Sharpe ratio out of sample, on a test set: at its end, or whenever one asked.
+    """A run was judged by `score`, its system's figure of merit, on a test set: at its end, or whenever one asked.
 
     The checkpoint of a `step` that is given is a trial of its own.
     """
@@ -69,9 +68,9 @@ def read(runs_dir: Path, system: str) -> Tried:
     return Tried(len({row["trial"] for row in rows}), scores, dict(opened), runs)
 
 
-def digest(config: Any, extra: str = "") -> str:
+def digest(config: RunConfig, extra: str = "") -> str:
     """A trial's name: equal for configs that make the same run, but for bookkeeping; `extra` is what else made it."""
-    defaults = {f.name: f.default for f in dataclasses.fields(config) if f.name in BOOKKEEPING}
+    defaults = {f.name: f.default for f in dataclasses.fields(config) if f.name in config.bookkeeping}
     text = to_yaml(dataclasses.replace(config, **defaults)) + extra
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

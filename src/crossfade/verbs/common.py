@@ -1,6 +1,7 @@
 """What every verb takes, and how it speaks."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,18 @@ def status(text: str, common: Common):
     return Console(stderr=True, quiet=common.quiet or common.json).status(text)
 
 
+def finite(tree: Any) -> Any:
+    """The same tree, ready for JSON: None in place of numbers that it has not, text in place of paths."""
+    if isinstance(tree, dict):
+        return {name: finite(value) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [finite(value) for value in tree]
+    if isinstance(tree, Path):
+        return str(tree)
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
+
+
 def print_json(value: Any) -> int:
-    print(json.dumps(value, indent=1))
+    """Strict JSON on standard output."""
+    print(json.dumps(finite(value), indent=1))
     return 0

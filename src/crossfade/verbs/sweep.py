@@ -9,23 +9,22 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from ..errors import UsageError, nearest
+from ..registry import systems
 from .common import Common, print_json
-from .training import _config, _system
-
-POPULATIONS = {"gflownet": "crossfade.systems.gflownet.population:Population"}
+from .configured import Words, read_config, read_system
 
 
 @dataclass(kw_only=True)
 class Sweep(Common):
     """Every combination of some settings, trained side by side in one compiled program; one table, one HTML page.
 
-    crossfade sweep gflownet env=grid steps=2000 --over seed=0..4 lr=1e-3,3e-4
+    crossfade sweep SYSTEM steps=2000 --over seed=0..4 lr=1e-3,3e-4
     """
 
-    words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
+    words: Words = ()
     """The system, then any settings that all share."""
     over: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE,VALUE ...")] = ()
     """What varies: values with commas between, or first..last of integers. All combinations are trained."""
@@ -36,27 +35,29 @@ class Sweep(Common):
 
     def run(self) -> int:
         from ..loading import load_attribute
-        from ..registry import lookup
         from ..run.files import write_json
-        from ..trainers.training import precision
+        from ..trainers.making import precision
         from .sweep_report import record, show, write_page
 
-        system, words = _system(self.words)
-        population_class = load_attribute(lookup("population", POPULATIONS, system))
-        base = _config(system, words, self.config, self.preset)
+        system, words = read_system(self.words)
+        if not system.population:
+            able = ", ".join(name for name, other in systems().items() if other.population)
+            raise UsageError(f"sweep: expected a system that trains populations ({able}), got {system.name}.")
+        population_class = load_attribute(system.population)
+        base = read_config(system, words, self.config, self.preset)
         over = read_over(self.over, population_class.varying)
         configs = combinations(base, over)
         silent = self.quiet or self.json
         with precision(base):
-            history = train(population_class(configs), base, title=f"{system} x {len(configs)}", quiet=silent)
+            history = train(population_class(configs), base, title=f"{system.name} x {len(configs)}", quiet=silent)
         found = record(system, base, over, configs, history)
         name = "-".join(("sweep", *base.parts[:2], datetime.now().strftime("%Y%m%d-%H%M%S")))
-        folder = self.runs_dir / system / name
+        folder = self.runs_dir / system.name / name
         write_json(folder / "sweep.json", found)
-        page = write_page(folder / "sweep.html", found)
+        page = write_page(folder / "sweep.html", system, found)
         if self.json:
             return print_json(found)
-        show(found)
+        show(system, found)
         print(f"report: {page}")
         return 0
 

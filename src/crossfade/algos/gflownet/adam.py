@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PyTree
 
-from ...bridge.transforms import clip_by_global_norm
 from ...nn.layers_jax import name
+from ...optim.clipping_jax import clip_by_global_norm
 from .config import GFlowNetConfig
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ...config import choice
 from ...envs.dag.continuous_params import ContinuousParams
 from ...envs.dag.registry import ALL
+from ...envs.dag.rewards import find_bad
 from ...errors import UsageError
 from ...run.settings import RunConfig
 
@@ -76,6 +77,13 @@ class GFlowNetConfig(RunConfig):
     """A published fault: a finished object keeps its ordinary parents, so P_B of stop is not 1."""
     legacy_untied_trunk: bool = False
     """A published fault: the shared trunk is copied at the start and its two copies are trained apart."""
+
+    def blame(self) -> str:
+        cause = find_bad(self.env)
+        if not cause:
+            return "All rewards that were looked at are finite: lower the learning rates, or set clip_norm."
+        rule = "It must be a finite number above 0; `crossfade doctor` examines an environment of your own."
+        return f"The reward is at fault: {cause}. {rule}"
 
     @property
     def sources(self) -> tuple[Path, ...]:

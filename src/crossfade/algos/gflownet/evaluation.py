@@ -8,7 +8,7 @@ at every evaluation, so that a curve shows how the policy changes and not how th
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int32
@@ -16,6 +16,7 @@ from jaxtyping import Float, Int32
 from ...envs.dag.enumeration import Graph
 from ...errors import UsageError
 from ...random import random_numpy as random
+from ...run.evaluation import Effort, Evaluation
 from . import bounds, exact_numpy, noise_floor, upstream_metrics
 from .known import draws, graph_of, objects_of, target_of
 
@@ -23,7 +24,7 @@ TEST_SET = 1000  # objects whose probability is estimated one by one
 
 
 @dataclass(frozen=True)
-class Effort:
+class SamplingEffort(Effort):
     """How much to sample."""
 
     samples: int = 10_000
@@ -41,30 +42,22 @@ class Effort:
             )
 
 
-CHEAP = Effort(samples=500)
-
-
-class Evaluation(NamedTuple):
-    """What a policy turned out to be."""
-
-    metrics: dict[str, float]
-    """Exact ones and bounds under `eval/`, what samples say under `sampled/`, upstream's metrics under `upstream/`.
-
-    `<name>_se` is the standard error of `<name>`, and `<name>_perfect` what a perfect sampler scores in the mean.
-    """
-    arrays: dict[str, np.ndarray]
-    """For pictures: the `distribution` over states or some `objects` made; and `agreement`, rows log R and log p."""
-    test_set: str = ""
-    """Which objects' probabilities were estimated, in words."""
+CHEAP = SamplingEffort(samples=500)
 
 
 def evaluate(
-    system: Any, policy: Any, log_pf: Callable[[], np.ndarray], log_z: float | None, effort: Effort | None = None
+    system: Any,
+    policy: Any,
+    log_pf: Callable[[], np.ndarray],
+    log_z: float | None,
+    effort: SamplingEffort | None = None,
 ) -> Evaluation:
     """What there is to say about a policy; without an effort, what is cheap.
 
     `log_pf()` is the table of log P_F over all states, asked for only where they can be listed; `log_z` the estimate of
-    log Z that was trained, if one was; `system` samples, as bounds.py asks it to.
+    log Z that was trained, if one was; `system` samples, as bounds.py asks it to. Metrics: exact ones and bounds under
+    `eval/`, what samples say under `sampled/`, upstream's metrics under `upstream/`. Arrays: the `distribution` over
+    states or some `objects` made; and `agreement`, rows log R and log p.
     """
     params = system.config.env
     graph, target = graph_of(params), target_of(params)
@@ -100,7 +93,7 @@ def _exact(graph: Graph, p: Float[np.ndarray, " states"], in_full: bool) -> dict
 class _Sampled:
     """What sampled trajectories say of a policy."""
 
-    def __init__(self, system: Any, policy: Any, effort: Effort, log_z: float | None):
+    def __init__(self, system: Any, policy: Any, effort: SamplingEffort, log_z: float | None):
         self.system, self.policy, self.log_z = system, policy, log_z
         self.params = system.config.env
         seed = system.config.seed if effort.seed is None else effort.seed

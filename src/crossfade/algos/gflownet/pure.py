@@ -1,27 +1,21 @@
 """The learner as one function of tensors, for mode `torch_pure`: gradient and Adam in one `torch.compile`d step."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
+from ...optim import functional_torch
+from ...optim.clipping_torch import EPS, clip_by_global_norm
+from ...optim.functional_torch import Moments, Tensors
 from . import losses_torch
 from .config import GFlowNetConfig
 from .learner_torch import Objective
+from .optimizer import optimizer_record
 
-Tensors = dict[str, Tensor]
-BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
-
-
-class State(NamedTuple):
-    """Everything that learning changes."""
-
-    params: Tensors
-    exp_avg: Tensors
-    exp_avg_sq: Tensors
-    step: Tensor  # updates made; of float64: bias corrections are powers of it
+Update = Callable[[Tensors, Moments, Any], tuple[Tensors, Moments, dict[str, Tensor]]]
 
 
 class _Loss(nn.Module):
@@ -35,47 +29,41 @@ class _Loss(nn.Module):
         return self.objective(self.policy, batch, self.config)
 
 
-def init(policy: nn.Module, optimizer: torch.optim.Adam) -> State:
-    """The state in which a torch policy and its optimiser stand."""
-    params = {name: p.detach().clone() for name, p in policy.named_parameters()}
-    slots = {name: optimizer.state.get(p, {}) for name, p in policy.named_parameters()}
-    moment = lambda slot: {n: slots[n][slot].clone() if slots[n] else torch.zeros_like(p) for n, p in params.items()}
-    step = slots["log_z"].get("step", torch.zeros(()))
-    return State(params, moment("exp_avg"), moment("exp_avg_sq"), step.double())
-
-
-def make_update(
-    policy: nn.Module, config: GFlowNetConfig, objective: Objective = losses_torch.loss
-) -> Callable[[State, Any], tuple[State, dict[str, Tensor]]]:
-    """`update(state, batch) -> (state, info)`, not yet compiled."""
+def make_update(policy: nn.Module, config: GFlowNetConfig, objective: Objective = losses_torch.loss) -> Update:
+    """`update(params, moments, batch) -> (params, moments, info)`, not yet compiled."""
     module = _Loss(policy, config, objective)
+    record = optimizer_record(config, dict(policy.named_parameters()), 0)
 
     def loss(params: Tensors, batch: Any):
         return functional_call(module, {f"policy.{name}": p for name, p in params.items()}, (batch,))
 
-    def update(state: State, batch: Any) -> tuple[State, dict[str, Tensor]]:
-        grads, (_, info) = grad_and_value(loss, has_aux=True)(state.params, batch)
-        if config.clip_norm is not None:
-            squares = [g.square().sum() * _times(name, config) for name, g in grads.items() if name != "log_z"]
-            factor = (config.clip_norm / (torch.stack(squares).sum().sqrt() + 1e-6)).clamp(max=1.0)
-            grads = {n: g if n == "log_z" else g * factor ** _times(n, config) for n, g in grads.items()}
-        decay = config.lr_gamma ** torch.floor(state.step / config.lr_period)
-        params, exp_avg, exp_avg_sq = dict(state.params), dict(state.exp_avg), dict(state.exp_avg_sq)
-        for name, g in grads.items():
-            lr = decay * (config.lr_z if name == "log_z" else config.lr)
-            times = _times(name, config)
-            for step in (times * state.step + i for i in range(1, times + 1)):
-                exp_avg[name] = torch.lerp(exp_avg[name], g, 1 - BETA_1)
-                exp_avg_sq[name] = BETA_2 * exp_avg_sq[name] + (1 - BETA_2) * g.square()
-                size = (lr / (1 - BETA_1**step)).to(g.dtype)
-                denominator = exp_avg_sq[name].sqrt() / (1 - BETA_2**step).sqrt().to(g.dtype) + EPS
-                params[name] = params[name] - size * exp_avg[name] / denominator
+    def update(params: Tensors, moments: Moments, batch: Any) -> tuple[Tensors, Moments, dict[str, Tensor]]:
+        grads, (_, info) = grad_and_value(loss, has_aux=True)(params, batch)
+        decay = config.lr_gamma ** torch.floor(moments.step / config.lr_period)
+        rates = [decay * config.lr, decay * config.lr_z]
         info = {name: quantity.detach() for name, quantity in info.items()}
-        return State(params, exp_avg, exp_avg_sq, state.step + 1), info
+        if config.legacy_double_step:
+            return *_double_step(config, params, grads, moments, rates), info
+        if config.clip_norm is not None:
+            networks = {name: g for name, g in grads.items() if name != "log_z"}
+            grads = grads | clip_by_global_norm(config.clip_norm)(networks)
+        return *functional_torch.update(record, params, grads, moments, rates), info
+
+    def _double_step(
+        config: GFlowNetConfig, params: Tensors, grads: Tensors, moments: Moments, rates: list[Tensor]
+    ) -> tuple[Tensors, Moments]:
+        """A published fault: the trunk stands in the optimiser twice, so it is clipped and stepped twice."""
+        times = {name: 2 if name.startswith("trunk.") else 1 for name in grads}
+        if config.clip_norm is not None:
+            squares = [g.square().sum() * times[name] for name, g in grads.items() if name != "log_z"]
+            factor = (config.clip_norm / (torch.stack(squares).sum().sqrt() + EPS)).clamp(max=1.0)
+            grads = {name: g if name == "log_z" else g * factor ** times[name] for name, g in grads.items()}
+        params, slots = dict(params), dict(moments.slots)
+        for name, i in record.trained.items():
+            for step in (times[name] * moments.step + k for k in range(1, times[name] + 1)):
+                params[name], slots[name] = functional_torch.one(
+                    "Adam", record.groups[i], params[name], grads[name], slots[name], step, rates[i]
+                )
+        return params, Moments(moments.step + 1, slots)
 
     return update
-
-
-def _times(name: str, config: GFlowNetConfig) -> int:
-    """How often an update steps a parameter: once, but for the fault of a trunk that stands in the optimiser twice."""
-    return 2 if config.legacy_double_step and name.startswith("trunk.") else 1

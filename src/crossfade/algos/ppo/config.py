@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import UsageError
-from ...run.settings import RunConfig
+from ...run.settings import Arrays, RunConfig
 
 START_NUMBERS = 5  # uniform numbers from which a world draws how an episode begins
 
@@ -57,12 +57,10 @@ class PPOConfig(RunConfig):
     """Width of a hidden layer of network=mlp."""
     layers: int = 2
     """Hidden layers of network=mlp."""
-    devices: int = 1
-    """Devices that share the environments, for mode=jax_full; on a CPU give each a core."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule", "devices"):
+        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name}: expected at least 1, got {value}.")
         for name in ("gamma", "gae_lambda"):
@@ -73,8 +71,6 @@ class PPOConfig(RunConfig):
                 f"minibatches: expected a divisor of n_envs * n_steps = {self.n_envs * self.n_steps}, "
                 f"got {self.minibatches}."
             )
-        if self.devices > 1 and self.mode != "jax_full":
-            raise UsageError(f"devices: expected 1 in mode={self.mode}, got {self.devices}. Only jax_full shares them.")
         for name, n in {"n_envs": self.n_envs, "n_envs * n_steps / minibatches": self.minibatch_size}.items():
             if n % self.devices:
                 raise UsageError(f"devices: expected a divisor of {name} = {n}, got {self.devices}.")
@@ -104,6 +100,10 @@ class PPOConfig(RunConfig):
 
     def course(self, update: int) -> dict[str, float]:
         return {"lr": self.learning_rate(update)} if self.lr_final != self.lr else {}
+
+    def exported(self, buffer: dict[str, Any]) -> Arrays:
+        """How observations are normalised: of no use are the parameters without it."""
+        return {f"normalizer.{name}": array for name, array in buffer["statistics"].items()}
 
     def check_resumed(self, saved: Any) -> None:
         """A run may be prolonged; what runs by a schedule must then be told how."""

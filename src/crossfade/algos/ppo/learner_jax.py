@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from ...bridge.transforms import clip_by_global_norm
 from ...nn.layers_jax import filled
+from ...optim.clipping_jax import clip_by_global_norm
 from . import sharing
 from .batch import Minibatch, Rollout
 from .config import PPOConfig

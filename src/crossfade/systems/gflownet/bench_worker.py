@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,10 @@ from ...config import apply
 from ...envs.dag.base_numpy import State
 from ...envs.dag.registry import make
 from ...random import random_numpy as random
+from ...trainers.making import make_trainer
+from ...trainers.system import Info, Snapshot
 from ...trainers.torch_pure import TorchPureTrainer
-from ...trainers.trainer import Snapshot
-from ...trainers.training import make_trainer
+from . import RECORD
 from .discrete_torch import System
 
 STILL = ("lr=1e-12", "lr_z=1e-12")
@@ -41,22 +43,21 @@ class Contender(NamedTuple):
 
     words: tuple[str, ...]
     nodes: Callable[[Trajectories, Any], int]
-    make: Callable[[GFlowNetConfig, Snapshot], Any] = lambda config, snapshot: make_trainer(
-        "gflownet", config, snapshot
-    )
+    make: Callable[[GFlowNetConfig, Snapshot], Any] = lambda config, snapshot: make_trainer(RECORD, config, snapshot)
 
 
 class EarlyStop(TorchPureTrainer):
     """`torch_pure` without waste: sampling stops with the longest trajectory, and the networks are evaluated on the
     visited states, each once, by a step that is compiled for any number of them."""
 
-    def __init__(self, system: Any, snapshot: Snapshot, step: int):
+    def __init__(self, system: System, snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        if self.compiled:
-            self.update = torch.compile(system.pure_update(self.policy), dynamic=True)
+        self.gflownet = system
+        if not self.notes:
+            self.update = system.pure_update(self.policy, partial(torch.compile, dynamic=True))
 
-    def iterate(self, step: int) -> dict[str, Any]:
-        system = self.system
+    def iterate(self, step: int) -> Info:
+        system = self.gflownet
         trajectories = system.sample(self.policy, random.fold_in(system.key, step))
         batch = visited(trajectories, system.env).floats_as(system.config.dtype)
         self.state, info = self.update(self.state, system.tensors(batch))
@@ -160,7 +161,7 @@ def measure(words: list[str], contenders: list[str], train: int, rounds: int, se
 
 def trained(config: GFlowNetConfig, iterations: int) -> dict[str, np.ndarray]:
     """The parameters of the algorithm after some iterations in jax_full."""
-    trainer = make_trainer("gflownet", replace(config, mode="jax_full"))
+    trainer = make_trainer(RECORD, replace(config, mode="jax_full"))
     if iterations:
         trainer.run(0, iterations)
     return trainer.snapshot().parameters

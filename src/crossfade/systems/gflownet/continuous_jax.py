@@ -1,4 +1,4 @@
-"""A continuous GFlowNet as the trainers see it, JAX side. The torch side is system_torch.py."""
+"""A continuous GFlowNet as the trainers see it, JAX side. Twin: continuous_torch.py."""
 
 from typing import Any
 
@@ -21,20 +21,21 @@ from ...algos.gflownet.continuous import (
 )
 from ...algos.gflownet.continuous.batch import Batch, Noise, Trajectories
 from ...algos.gflownet.continuous.policy_jax import Policy
-from ...algos.gflownet.evaluation import Effort, Evaluation
-from ...algos.gflownet.learner_jax import make_optimizer, update
+from ...algos.gflownet.evaluation import SamplingEffort
 from ...algos.gflownet.losses_jax import Terms
 from ...envs.dag.continuous_numpy import Moves, State
 from ...envs.dag.registry import make
 from ...random import random_numpy as random
+from ...run.evaluation import Evaluation
+from .learning_jax import SOLE, Learning
 
 
-class System:
+class System(Learning):
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
         init.check(config)
-        self.config = config
+        self.config, self.objective = config, learner_jax.loss
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
         self._choose = jax.jit(self._choose_eagerly)
@@ -49,15 +50,9 @@ class System:
     def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
         return learner_jax.make_policy(self.config, self.env, parameters)
 
-    def make_optimizer(self, policy: Policy) -> optax.GradientTransformation:
-        return make_optimizer(self.config, policy)
-
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
         """Nothing is remembered."""
         return None
-
-    def loss(self, policy: Policy, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        return learner_jax.loss(policy, batch, self.config)
 
     def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
         """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
@@ -87,20 +82,22 @@ class System:
         found = jax.device_get(self._terms(policy, trajectories))
         return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(np.float64), found)
 
-    def update(
-        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
-    ) -> tuple[Policy, PyTree, dict[str, Array]]:
-        return update(policy, tx, opt_state, batch, self.config, learner_jax.loss)
-
     def train(
-        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, buffer: None, step: int, n: int
-    ) -> tuple[Policy, PyTree, None, dict[str, Array]]:
+        self,
+        policy: Policy,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
+        buffer: None,
+        step: int,
+        n: int,
+    ) -> tuple[Policy, dict[str, PyTree], None, dict[str, Array]]:
         """`n` iterations from `step` in one compiled program; the memory of policy and state is given away."""
         key = jax.random.wrap_key_data(jax.numpy.asarray(self.key))
+        tx, opt_state = optimizers[SOLE], opt_states[SOLE]
         policy, opt_state, metrics = full.train(policy, tx, opt_state, self.env, key, step, n, self.config)
-        return policy, opt_state, buffer, metrics
+        return policy, {SOLE: opt_state}, buffer, metrics
 
-    def evaluate(self, policy: Policy, effort: Effort | None = None, buffer: Any = None) -> Evaluation:
+    def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
         return evaluation.evaluate(self, policy, learner_jax.log_z(policy, self.env, self.config), effort)
 
     def _sizes(self, policy: Policy, n: int) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""A continuous GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
+"""A continuous GFlowNet as the trainers see it, torch side. Twin: continuous_jax.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,25 +7,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...algos.gflownet import pure
 from ...algos.gflownet.config import GFlowNetConfig
 from ...algos.gflownet.continuous import acting_torch, evaluation, host, init, learner_torch, noise_numpy
 from ...algos.gflownet.continuous.batch import Batch, Noise, Trajectories
 from ...algos.gflownet.continuous.policy_torch import Choice, Policy
-from ...algos.gflownet.evaluation import Effort, Evaluation
-from ...algos.gflownet.learner_torch import make_optimizer, update
+from ...algos.gflownet.evaluation import SamplingEffort
 from ...algos.gflownet.losses_torch import Terms
 from ...envs.dag.continuous_numpy import Moves, State
 from ...envs.dag.registry import make
 from ...random import random_numpy as random
+from ...run.evaluation import Evaluation
+from .learning_torch import Learning
 
 
-class System:
+class System(Learning):
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
         init.check(config)
-        self.config = config
+        self.config, self.objective = config, learner_torch.loss
         self.env = make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
 
@@ -35,9 +35,6 @@ class System:
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
         return learner_torch.make_policy(self.config, self.env, parameters)
-
-    def make_optimizer(self, policy: Policy) -> Any:
-        return make_optimizer(self.config, policy)
 
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> None:
         """Nothing is remembered."""
@@ -72,24 +69,7 @@ class System:
     def tensors(self, batch: Batch) -> Batch:
         return _tensors(batch)
 
-    def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return learner_torch.loss(policy, batch, self.config)
-
-    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
-        adam, scheduler = optimizer
-        return update(policy, adam, scheduler, batch, self.config, learner_torch.loss)
-
-    def learn(self, optimizer: Any, batch: Batch, step: Callable[[Batch], Any]) -> Any:
-        """One update by `step`: a batch is learned from once and whole."""
-        return step(batch)
-
-    def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
-        return pure.init(policy, optimizer)
-
-    def pure_update(self, policy: Policy, compile: Callable[[Any], Any] = lambda update: update) -> Any:
-        return compile(pure.make_update(policy, self.config, learner_torch.loss))
-
-    def evaluate(self, policy: Policy, effort: Effort | None = None, buffer: Any = None) -> Evaluation:
+    def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
         return evaluation.evaluate(self, policy, learner_torch.log_z(policy, self.env, self.config), effort)
 
     def _noise(self, key: np.ndarray, n: int) -> Noise:

@@ -1,4 +1,4 @@
-"""A GFlowNet as the trainers see it, JAX side. The torch side is system_torch.py."""
+"""A GFlowNet over discrete objects as the trainers see it, JAX side. Twin: discrete_torch.py."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -31,14 +31,17 @@ from ...algos.gflownet import (
 )
 from ...algos.gflownet.batch import Batch, Trajectories
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.evaluation import SamplingEffort
 from ...algos.gflownet.execution import resolve
 from ...algos.gflownet.policy_jax import Policy
 from ...envs.dag.registry import make
 from ...errors import CheckpointError
 from ...random import random_numpy as random, streams_jax
+from ...run.evaluation import Evaluation
+from .learning_jax import SOLE, Learning
 
 
-class System:
+class System(Learning):
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
@@ -71,12 +74,6 @@ class System:
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
         return learner_jax.make_policy(self.config, self.env, parameters)
-
-    def make_optimizer(self, policy: Policy) -> optax.GradientTransformation:
-        return learner_jax.make_optimizer(self.config, policy)
-
-    def loss(self, policy: Policy, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        return self.objective(policy, batch, self.config)
 
     def start_buffer(
         self, saved: dict[str, np.ndarray] | None = None
@@ -124,26 +121,23 @@ class System:
         batch = host.to_batch(trajectories, env, config.execution, self.table, self.parents, self.log_paths)
         return batch.floats_as(config.dtype), buffer
 
-    def update(
-        self, policy: Policy, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
-    ) -> tuple[Policy, PyTree, dict[str, Array]]:
-        return learner_jax.update(policy, tx, opt_state, batch, self.config, self.objective)
-
     def train(
         self,
         policy: Policy,
-        tx: optax.GradientTransformation,
-        opt_state: PyTree,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
         buffer: replay_jax.Replay | None,
         step: int,
         n: int,
-    ) -> tuple[Policy, PyTree, replay_jax.Replay | None, dict[str, Array]]:
+    ) -> tuple[Policy, dict[str, PyTree], replay_jax.Replay | None, dict[str, Array]]:
         """`n` iterations from `step` in one compiled program; the memory of what goes in is given away."""
-        return full.train(policy, tx, opt_state, buffer, self.env, _key(self.key), step, n, self.config, self.given)
+        tx, key = optimizers[SOLE], _key(self.key)
+        policy, opt_state, buffer, metrics = full.train(
+            policy, tx, opt_states[SOLE], buffer, self.env, key, step, n, self.config, self.given
+        )
+        return policy, {SOLE: opt_state}, buffer, metrics
 
-    def evaluate(
-        self, policy: Policy, effort: evaluation.Effort | None = None, buffer: Any = None
-    ) -> evaluation.Evaluation:
+    def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
         log_pf = lambda: np.asarray(self._log_pf(policy))
         log_z = learner_jax.log_z(policy, self.env, self.config)
         return evaluation.evaluate(self, policy, log_pf, log_z, effort)

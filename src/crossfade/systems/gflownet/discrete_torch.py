@@ -1,6 +1,5 @@
-"""A GFlowNet as the trainers see it, torch side. The JAX side is system_jax.py."""
+"""A GFlowNet over discrete objects as the trainers see it, torch side. Twin: discrete_jax.py."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +20,11 @@ from ...algos.gflownet import (
     nodes_numpy,
     noise_numpy,
     objects,
-    pure,
     replay_numpy,
 )
 from ...algos.gflownet.batch import Batch, Trajectories
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.evaluation import SamplingEffort
 from ...algos.gflownet.execution import resolve
 from ...algos.gflownet.known import graph_of
 from ...algos.gflownet.policy_torch import MASKED, Policy
@@ -33,19 +32,16 @@ from ...algos.gflownet.replay_numpy import Replay
 from ...algos.gflownet.tensors import to_tensors
 from ...envs.dag.base_numpy import State
 from ...envs.dag.registry import make
-from ...errors import CheckpointError, NoCounterpart, UsageError
+from ...errors import CheckpointError, UsageError
 from ...random import random_numpy as random
+from ...run.evaluation import Evaluation
+from .learning_torch import Learning
 
 
-class System:
+class System(Learning):
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
-        if config.mode == "jax_minimal" and config.legacy_double_step:
-            raise NoCounterpart(
-                "legacy_double_step: bridge.Step steps every parameter once. Leave it off in mode=jax_minimal, or use "
-                "another mode."
-            )
         self.config = config
         self.env = make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
@@ -65,9 +61,6 @@ class System:
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> Policy:
         return learner_torch.make_policy(self.config, self.env, parameters)
-
-    def make_optimizer(self, policy: Policy) -> Any:
-        return learner_torch.make_optimizer(self.config, policy)
 
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> Replay | None:
         """The best objects found so far: none, or as a checkpoint holds them. None where nothing is replayed."""
@@ -129,26 +122,7 @@ class System:
     def tensors(self, batch: Batch) -> Batch:
         return to_tensors(batch, getattr(torch, self.config.dtype))
 
-    def loss(self, policy: Policy, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.objective(policy, batch, self.config)
-
-    def update(self, policy: Policy, optimizer: Any, batch: Batch) -> dict[str, Tensor]:
-        adam, scheduler = optimizer
-        return learner_torch.update(policy, adam, scheduler, batch, self.config, self.objective)
-
-    def learn(self, optimizer: Any, batch: Batch, step: Callable[[Batch], Any]) -> Any:
-        """One update by `step`: a batch is learned from once and whole."""
-        return step(batch)
-
-    def pure_init(self, policy: Policy, optimizer: Any) -> pure.State:
-        return pure.init(policy, optimizer)
-
-    def pure_update(self, policy: Policy, compile: Callable[[Any], Any] = lambda update: update) -> Any:
-        return compile(pure.make_update(policy, self.config, self.objective))
-
-    def evaluate(
-        self, policy: Policy, effort: evaluation.Effort | None = None, buffer: Any = None
-    ) -> evaluation.Evaluation:
+    def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
         log_pf = lambda: learner_torch.log_pf_table(policy, self.env)
         log_z = learner_torch.log_z(policy, self.env, self.config)
         return evaluation.evaluate(self, policy, log_pf, log_z, effort)

@@ -216,8 +216,8 @@ class Ppo:
 
         from ...algos.ppo import host
         from ...config import apply
-        from ...trainers.training import make_trainer
-        from . import system_torch
+        from ...trainers.making import make_trainer
+        from . import RECORD, system_torch
         from .config import TradingConfig
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -225,7 +225,7 @@ class Ppo:
         if processes:
             system_torch.OneByOne = Processes
         config = apply(TradingConfig(steps=1_000_000), words)
-        self.trainer, self.update, self.updates = make_trainer("trading", config), 0, updates
+        self.trainer, self.update, self.updates = make_trainer(RECORD, config), 0, updates
         self.steps = updates * config.n_envs * config.n_steps
 
     def once(self) -> None:

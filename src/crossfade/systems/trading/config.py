@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from ...algos.ppo.config import PPOConfig
 from ...envs.trading.contracts import contract
@@ -10,6 +10,7 @@ from ...envs.trading.importers import store
 from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
+from ...run.settings import Arrays, RunConfig
 from .curriculum import Curriculum, check_value
 
 
@@ -134,6 +135,28 @@ class TradingConfig(PPOConfig):
             **{f"curriculum.{name}": self.curriculum.at(name, progress, None) for name in names},
             **({"progress": progress} if self.params.rules.reward != "equity" else {}),
         }
+
+    bookkeeping: ClassVar[tuple[str, ...]] = (*PPOConfig.bookkeeping, "fold")  # the folds of a walk are one trial
+
+    @property
+    def test_set(self) -> str:
+        """The days held out, in words."""
+        names = " ".join(self.markets)
+        if self.data is not None:
+            which = f"fold {self.fold} of {self.folds}" if self.folds else "the last fifth"
+            return f"{self.data} {names}, {which}"
+        source = f"synthetic {self.market} {names}, seed {self.data_seed}"
+        if self.folds:
+            return f"{source}, {self.days} days, fold {self.fold} of {self.folds}"
+        return f"{source}, {self.eval_days} days held out"
+
+    def adopt(
+        self, parameters: Arrays, buffer: dict[str, Any] | None, saved: RunConfig | None
+    ) -> tuple[Arrays, Any, str]:
+        """Also the statistics that the parameters were learned by; those of phase 1 grow for phase 2."""
+        from .transfer import adopt
+
+        return adopt(self, parameters, buffer, saved)  # pyright: ignore[reportArgumentType]
 
     @property
     def parts(self) -> tuple[str, str, str]:

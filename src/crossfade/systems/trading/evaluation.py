@@ -6,6 +6,7 @@ computed (study.py). These are figures of a simulation: no promise of any profit
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,24 @@ from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
 from ...nn.normalizer_numpy import Statistics, normalize
+from ...run.evaluation import Evaluation
 from . import data
 from .config import TradingConfig
 from .judging import baselines, ledger, record, statistics
-from .judging.findings import find
+from .judging.findings import Findings, find
 from .judging.ledger import Trades
 from .judging.record import Record
-from .judging.stage import Effort, Evaluation, Ints, Stage, Trader, test_set
+from .judging.stage import Ints, Stage, StudyEffort, Trader
 from .judging.study import study
+
+
+@dataclass(frozen=True)
+class TradingEvaluation(Evaluation):
+    """Its arrays are results in dollars of each day, of the policy (`daily`) and of those it is compared with."""
+
+    findings: Findings | None = None
+    """What the study was computed from."""
+
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observation, mask) -> the most probable action of each account."""
@@ -45,7 +56,7 @@ def greedy(config: TradingConfig, act: Act, statistics: Any) -> Trader:
     return trade
 
 
-def evaluate(config: TradingConfig, trader: Trader, effort: Effort | None = None) -> Evaluation:
+def evaluate(config: TradingConfig, trader: Trader, effort: StudyEffort | None = None) -> TradingEvaluation:
     """The policy on every session held out: a few figures, or with an effort all there are."""
     stage = Stage(config)
     found = trader(config.params, stage.market, stage.settings, *stage.at, stage.n_bars)
@@ -70,12 +81,14 @@ def evaluate(config: TradingConfig, trader: Trader, effort: Effort | None = None
         "eval/bust": found.bust.mean(),
     }
     arrays = {"daily": daily, **{f"{name}_daily": stage.by_day(results).mean(0) for name, results in blind.items()}}
-    evaluation = Evaluation({name: float(value) for name, value in metrics.items()}, arrays, test_set(config))
+    numbers = {name: float(value) for name, value in metrics.items()}
+    evaluation = TradingEvaluation(numbers, arrays, config.test_set)
     if effort is None:
         return evaluation
     findings = find(stage, trader, found, {name: stage.by_day(results) for name, results in blind.items()})
     scripts = {f"{name}_daily": other.mean(0) for name, other in findings.others.items()}
-    return evaluation._replace(
+    return replace(
+        evaluation,
         arrays={**arrays, "days": stage.days, **scripts, **_shown(stage, found, findings.trades)},
         study=study(config, findings, effort),
         findings=findings,

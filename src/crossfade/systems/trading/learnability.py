@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import PyTree
 
 from ...algos.ppo import sharing
 from ...algos.ppo.masked_jax import choose, log_probs
@@ -82,11 +83,11 @@ def learnability(config: TradingConfig = CONFIG, seed: int = 0) -> list[Learned]
     """What PPO with the settings of `config` learns in each market; one program is compiled for all."""
     config = replace(config, seed=seed, data_seed=seed)
     system = System(config)
-    tx = system.make_optimizer(system.make_policy(system.parameters()))
+    optimizers = system.make_optimizers(system.make_policy(system.parameters()))
     found = []
     for name in ("planted", "exchanged", "null"):
         began = time.perf_counter()
-        policy, statistics = _learn(system, tx, _market(name, config.days, seed)[0])
+        policy, statistics = _learn(system, optimizers, _market(name, config.days, seed)[0])
         market, optimum = _market(name, config.eval_days, seed + HELD_OUT)
         state = _trade(config, policy, statistics, market)
         daily = (state.balance - Settings().initial_cents) / 100
@@ -114,11 +115,15 @@ def _exchange_volumes(bars: Bars, rng: np.random.Generator) -> Bars:
     return bars._replace(volume=of_day[rng.permutation(len(of_day))].reshape(-1))
 
 
-def _learn(system: System, tx: optax.GradientTransformation, market: Market) -> tuple[ActorCritic, Any]:
+def _learn(
+    system: System, optimizers: dict[str, optax.GradientTransformation], market: Market
+) -> tuple[ActorCritic, Any]:
     """The policy after all updates on these days, and the statistics of what it saw."""
     system.market, system.on_device = market, sharing.place(market, system.config.devices)
     policy = system.make_policy(system.parameters())
-    policy, _, carry, _ = system.train(policy, tx, tx.init(policy), system.start_buffer(), 0, system.config.steps)
+    params: PyTree = policy
+    opt_states = {name: tx.init(params) for name, tx in optimizers.items()}
+    policy, _, carry, _ = system.train(policy, optimizers, opt_states, system.start_buffer(), 0, system.config.steps)
     return policy, carry.statistics
 
 

@@ -12,12 +12,18 @@ from ...algos.ppo import full, host, init, learner_jax, losses_jax, sharing
 from ...algos.ppo.batch import Carry, Minibatch, Rollout
 from ...algos.ppo.masked_jax import choose, log_prob_of, log_probs
 from ...algos.ppo.network_jax import ActorCritic
+from ...algos.ppo.optimizer import optimizer_record
 from ...envs.trading.trading_jax import Trading
 from ...nn import normalizer_jax
+from ...optim.state import OptimizerState
 from ...random import random_numpy as random
+from ...trainers.system import Objective
 from . import data, evaluation, world
 from .accounts import Together
 from .config import TradingConfig
+from .judging.stage import StudyEffort
+
+SOLE = "policy"
 
 
 class Batch(NamedTuple):
@@ -47,8 +53,11 @@ class System:
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
         return learner_jax.make_policy(self.config, self.params.observation_dim, self.params.n_actions, parameters)
 
-    def make_optimizer(self, policy: ActorCritic) -> optax.GradientTransformation:
-        return learner_jax.make_optimizer(self.config, policy)
+    def make_optimizers(self, policy: ActorCritic) -> dict[str, optax.GradientTransformation]:
+        return {SOLE: learner_jax.make_optimizer(self.config, policy)}
+
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Accounts, statistics of observations and episodes under way: at the start, or as a checkpoint holds them.
@@ -64,6 +73,9 @@ class System:
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Array, dict[str, Array]]:
         return losses_jax.loss(policy, batch, self.config)
 
+    def objectives(self) -> dict[str, Objective]:
+        return {SOLE: Objective(self.loss, self.config.clip_norm)}
+
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Batch, Carry]:
         """The rollout of update `step` from vectorised accounts in NumPy."""
         config, floats = self.config, lambda x: jnp.array(x, self.config.dtype)
@@ -76,8 +88,12 @@ class System:
         return Batch(rollout, jnp.asarray(noise.order), floats(config.learning_rate(step)), told), carry
 
     def update(
-        self, policy: ActorCritic, tx: optax.GradientTransformation, opt_state: PyTree, batch: Batch
-    ) -> tuple[ActorCritic, PyTree, dict[str, Array]]:
+        self,
+        policy: ActorCritic,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
+        batch: Batch,
+    ) -> tuple[ActorCritic, dict[str, PyTree], dict[str, Array]]:
         """All gradient steps of an update. Pure: jit it."""
         seen, taken = batch.rollout.state, batch.rollout
         advantage = learner_jax.advantages(taken, self.config)
@@ -85,36 +101,44 @@ class System:
         steps = [jnp.asarray(column).reshape(-1, *column.shape[2:]) for column in columns]
         policy, opt_state, info = learner_jax.update_epochs(
             policy,
-            tx,
-            opt_state,
+            optimizers[SOLE],
+            opt_states[SOLE],
             lambda index: Minibatch(*(column[index] for column in steps)),
             batch.order,
             batch.learning_rate,
             self.config,
         )
-        return policy, opt_state, {**info, **batch.info}
+        return policy, {SOLE: opt_state}, {**info, **batch.info}
 
     def train(
         self,
         policy: ActorCritic,
-        tx: optax.GradientTransformation,
-        opt_state: PyTree,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
         buffer: Carry,
         step: int,
         n: int,
-    ) -> tuple[ActorCritic, PyTree, Carry, dict[str, Array]]:
+    ) -> tuple[ActorCritic, dict[str, PyTree], Carry, dict[str, Array]]:
         """`n` updates from `step` in one compiled program; the memory of what goes in is given away."""
         config, steps = self.config, range(step, step + n)
         settings = jax.tree.map(lambda *values: np.stack(values), *(world.settings(config, i) for i in steps))
         rates = np.array([config.learning_rate(i) for i in steps], config.dtype)
-        policy, opt_state, buffer = sharing.place((policy, opt_state, buffer), config.devices, full.PLACES)
+        tx, inputs = optimizers[SOLE], (policy, opt_states[SOLE], buffer)
+        policy, opt_state, buffer = sharing.place(inputs, config.devices, full.PLACES)
         key = jax.random.wrap_key_data(jnp.asarray(self.key))
-        return full.train(policy, tx, opt_state, buffer, self.env, self.on_device, settings, rates, key, step, config)
+        policy, opt_state, buffer, metrics = full.train(
+            policy, tx, opt_state, buffer, self.env, self.on_device, settings, rates, key, step, config
+        )
+        return policy, {SOLE: opt_state}, buffer, metrics
 
-    def evaluate(self, policy: ActorCritic, effort: Any, buffer: Carry) -> evaluation.Evaluation:
+    def evaluate(
+        self, policy: ActorCritic, effort: StudyEffort | None = None, buffer: Carry | None = None
+    ) -> evaluation.TradingEvaluation:
         """The greedy policy on the days held out; with an effort, all that evaluation.py can say of it."""
         act = lambda *seen: jax.device_get(self._greedy(policy, *seen))
-        return evaluation.evaluate(self.config, evaluation.greedy(self.config, act, buffer.statistics), effort)
+        return evaluation.evaluate(
+            self.config, evaluation.greedy(self.config, act, (buffer or self.start_buffer()).statistics), effort
+        )
 
     def _act_eagerly(
         self,
@@ -127,6 +151,12 @@ class System:
         log_p = log_probs(logits, mask, self.config.floor)
         action = choose(log_p, gumbel)
         return action, log_prob_of(log_p, action), value
+
+
+def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
+    """What the network with these parameters says of normalised observations."""
+    policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+    return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
 
 
 def _value(policy: ActorCritic, observation: Float[Array, "n o"]) -> Float[Array, " n"]:

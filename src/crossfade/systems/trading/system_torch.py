@@ -12,9 +12,13 @@ from ...algos.ppo.batch import Carry, Minibatch, Rollout
 from ...algos.ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ...algos.ppo.network_torch import ActorCritic
 from ...random import random_numpy as random
-from . import data, evaluation, transfer, world
+from ...trainers.system import Info, Objective, PureState, Scheduled
+from . import data, evaluation, world
 from .accounts import OneByOne, Together
 from .config import TradingConfig
+from .judging.stage import StudyEffort
+
+SOLE = "policy"
 
 
 class Batch(NamedTuple):
@@ -45,28 +49,13 @@ class System:
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
         return learner_torch.make_policy(self.config, self.params.observation_dim, self.params.n_actions, parameters)
 
-    def make_optimizer(self, policy: ActorCritic) -> tuple[torch.optim.Adam, None]:
+    def make_optimizers(self, policy: ActorCritic) -> dict[str, Scheduled]:
         """Adam without a scheduler: `learn` sets its rate for every update."""
-        return learner_torch.make_optimizer(self.config, policy), None
+        return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Accounts, statistics of observations and episodes under way: at the start, or as a checkpoint holds them."""
         return world.start(self.config, self.market, saved)
-
-    def adopt(
-        self, parameters: dict[str, np.ndarray], buffer: dict[str, Any] | None, saved: TradingConfig | None
-    ) -> tuple[dict[str, np.ndarray], Carry, str]:
-        """Parameters of another run with the statistics they were learned by; those of phase 1 grow for phase 2."""
-        statistics = transfer.statistics(self.config, buffer, saved)
-        if not transfer.is_phase_1(parameters, self.config):
-            return parameters, self.start_buffer()._replace(statistics=statistics), ""
-        old = transfer.before(self.config) if saved is None else saved
-        parameters, statistics = transfer.grow(parameters, statistics, old, self.config)
-        seen, mask = transfer.open_positions(self.config, self.market, statistics)
-        with torch.no_grad():
-            logits = self.make_policy(parameters)(torch.from_numpy(seen))[0].double().numpy()
-        carry = self.start_buffer()._replace(statistics=statistics)
-        return parameters, carry, transfer.told(transfer.divergence(logits, mask))
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[host.Collected, Carry]:
         """The rollout of update `step` from vectorised accounts, in NumPy."""
@@ -90,37 +79,48 @@ class System:
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.config)
 
-    def learn(self, optimizer: Any, batch: host.Collected, step: Callable[[Minibatch], Any]) -> dict[str, float]:
-        """One update by `step`, which learns from one minibatch."""
-        return self._learn(optimizer, self.tensors(batch), step)
+    def objectives(self) -> dict[str, Objective]:
+        return {SOLE: Objective(self.loss, self.config.clip_norm)}
 
-    def update(self, policy: ActorCritic, optimizer: Any, batch: Batch) -> dict[str, float]:
-        step = lambda minibatch: learner_torch.update(policy, optimizer[0], minibatch, self.config)
-        return self._learn(optimizer, batch, step)
+    def learn(
+        self,
+        policy: ActorCritic,
+        optimizers: dict[str, Scheduled],
+        batch: host.Collected,
+        steps: dict[str, Callable[[Minibatch], Info]],
+    ) -> Info:
+        """One update by steps that learn from one minibatch each."""
+        return self._learn(optimizers, self.tensors(batch), steps[SOLE])
 
-    def pure_init(self, policy: ActorCritic, optimizer: Any) -> pure.State:
-        return pure.init(policy, optimizer)
+    def update(self, policy: ActorCritic, optimizers: dict[str, Scheduled], batch: Batch) -> Info:
+        adam: Any = optimizers[SOLE].optimizer
+        return self._learn(optimizers, batch, lambda rows: learner_torch.update(policy, adam, rows, self.config))
 
-    def pure_update(self, policy: ActorCritic, compile: Callable[[Any], Any]) -> Any:
-        """`update(state, batch) -> (state, info)` with one compiled step per minibatch."""
+    def pure_update(
+        self, policy: ActorCritic, compile: Callable[[Any], Any]
+    ) -> Callable[[PureState, Batch], tuple[PureState, Info]]:
+        """One compiled step per minibatch."""
         step = compile(pure.make_update(policy, self.config))
 
-        def update(state: pure.State, batch: Batch) -> tuple[pure.State, dict[str, float]]:
+        def update(state: PureState, batch: Batch) -> tuple[PureState, Info]:
             rate = torch.tensor(batch.learning_rate, dtype=torch.float64)
+            params, moments = state.params, state.moments[SOLE]
 
             def once(rows: Minibatch) -> dict[str, Tensor]:
-                nonlocal state
-                state, info = step(state, rows, rate)
+                nonlocal params, moments
+                params, moments, info = step(params, moments, rows, rate)
                 return info
 
             info = learner_torch.update_epochs(once, batch.rows, batch.order, self.config)
-            return state, {**info, **batch.info}
+            return PureState(params, {SOLE: moments}), {**info, **batch.info}
 
         return update
 
-    def evaluate(self, policy: ActorCritic, effort: Any, buffer: Carry) -> evaluation.Evaluation:
+    def evaluate(
+        self, policy: ActorCritic, effort: StudyEffort | None = None, buffer: Carry | None = None
+    ) -> evaluation.TradingEvaluation:
         """The greedy policy on the days held out; with an effort, all that evaluation.py can say of it."""
-        return evaluation.evaluate(self.config, self.trader(policy, buffer.statistics), effort)
+        return evaluation.evaluate(self.config, self.trader(policy, (buffer or self.start_buffer()).statistics), effort)
 
     def trader(self, policy: ActorCritic, statistics: Any) -> evaluation.Trader:
         """The greedy policy at work."""
@@ -132,9 +132,9 @@ class System:
 
         return evaluation.greedy(self.config, act, statistics)
 
-    def _learn(self, optimizer: Any, batch: Batch, step: Callable[[Minibatch], Any]) -> dict[str, float]:
+    def _learn(self, optimizers: dict[str, Scheduled], batch: Batch, step: Callable[[Minibatch], Any]) -> Info:
         """`step` on every minibatch, at the update's learning rate."""
-        for group in optimizer[0].param_groups:
+        for group in optimizers[SOLE].optimizer.param_groups:
             group["lr"] = batch.learning_rate
         return {**learner_torch.update_epochs(step, batch.rows, batch.order, self.config), **batch.info}
 
@@ -144,6 +144,13 @@ class System:
         act, value = _act(policy, self.config), _value(policy)
         rollout, carry, info = host.collect(act, value, accounts, buffer, noise, self.config)
         return host.Collected(rollout, noise.order, self.config.learning_rate(step), info), carry
+
+
+def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
+    """What the network with these parameters says of normalised observations."""
+    policy = learner_torch.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+    with torch.no_grad():
+        return policy(torch.from_numpy(observation))[0].double().numpy()
 
 
 def _act(policy: ActorCritic, config: TradingConfig) -> host.Act:

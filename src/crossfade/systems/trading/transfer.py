@@ -8,17 +8,19 @@ changed, and where it is legal (`divergence` says how much that matters) it is t
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from ...algos.ppo import init
+from ...algos.ppo.batch import Carry
 from ...envs.trading.market import Market
 from ...envs.trading.trading_numpy import Trading
 from ...errors import CheckpointError
 from ...nn.normalizer_numpy import Statistics, normalize
-from . import world
+from . import data, world
 from .config import TradingConfig
 from .curriculum import Curriculum
 
@@ -27,6 +29,20 @@ NEW_BIAS = -3.0  # beside a HOLD of logit 0 a new action then has a probability 
 SEEN = ("features", "normalize_observations")  # what any run that takes over parameters must share with theirs
 KEPT = (*SEEN, "network", "hidden", "layers", "dtype")  # what growing leaves alone
 OLD = 3  # actions of phase 1
+
+
+def adopt(
+    config: TradingConfig, parameters: Parameters, buffer: Mapping[str, Any] | None, saved: TradingConfig | None
+) -> tuple[Parameters, Carry, str]:
+    """Parameters of another run with the statistics they were learned by; those of phase 1 grow for phase 2."""
+    market, found = data.market(config), statistics(config, buffer, saved)
+    if not is_phase_1(parameters, config):
+        return parameters, world.start(config, market)._replace(statistics=found), ""
+    parameters, found = grow(parameters, found, before(config) if saved is None else saved, config)
+    seen, mask = open_positions(config, market, found)
+    half = import_module(f".system_{'jax' if config.mode in ('jax_policy', 'jax_full') else 'torch'}", __package__)
+    note = told(divergence(half.logits(config, parameters, seen), mask))
+    return parameters, world.start(config, market)._replace(statistics=found), note
 
 
 def before(config: TradingConfig) -> TradingConfig:

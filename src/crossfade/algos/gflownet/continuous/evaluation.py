@@ -11,9 +11,10 @@ from ....envs.dag.cube.params import CubeParams
 from ....envs.dag.registry import make
 from ....envs.dag.torus.params import TorusParams
 from ....random import random_numpy as random
+from ....run.evaluation import Evaluation
 from ..bounds import Built, bounds
 from ..config import GFlowNetConfig
-from ..evaluation import CHEAP, Effort, Evaluation
+from ..evaluation import CHEAP, SamplingEffort
 from ..exact_numpy import total_variation
 from ..noise_floor import total_variation_floor
 from .batch import Trajectories
@@ -38,7 +39,7 @@ class Sampler(Protocol):
     def terms(self, policy: Any, trajectories: Trajectories) -> Any: ...
 
 
-def evaluate(system: Sampler, policy: Any, log_z: float | None, effort: Effort | None = None) -> Evaluation:
+def evaluate(system: Sampler, policy: Any, log_z: float | None, effort: SamplingEffort | None = None) -> Evaluation:
     """Bounds on log Z, the error of what training says of it, `log_z`, and the distance of a histogram.
 
     The draws come from the seed by a stream that training does not use, the same at every evaluation.

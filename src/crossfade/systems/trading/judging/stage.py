@@ -1,9 +1,10 @@
 """Where traders are judged, and what judging gives: the days held out, whole sessions, one account for each."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int, Int32
@@ -12,6 +13,7 @@ from ....envs.trading.market import Market, Settings
 from ....envs.trading.params import TradingParams
 from ....envs.trading.trading_numpy import Trading
 from ....errors import UsageError
+from ....run.evaluation import Effort
 from .. import data, world
 from ..config import TradingConfig
 from . import record, statistics
@@ -25,47 +27,28 @@ CAPITAL = Settings().initial_cents / 100  # dollars of an account
 
 
 @dataclass(frozen=True)
-class Effort:
+class StudyEffort(Effort):
     """How much a whole evaluation computes."""
 
     resamples: int = 2000
     """Repeats of the bootstrap, and accounts that try a firm's evaluation."""
     block: float | None = None
     """Mean length of the bootstrap's blocks in days; none takes the cube root of the number of days."""
-    firms: dict[str, Firm] = field(default_factory=load)
-    """Rules of the firms whose evaluation is tried."""
+    checkpoints: bool = False
+    """Judge every checkpoint that was kept, in one compiled call in the modes of JAX."""
+    firms: tuple[Path, ...] = ()
+    """YAML files of prop-firm rules, beside those that come along."""
 
     def __post_init__(self) -> None:
         for name, least in (("resamples", 2), ("block", 1)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise UsageError(f"{name}: expected at least {least}, got {value}.")
+            if (value := getattr(self, name)) is not None and not least <= value < math.inf:
+                raise UsageError(f"{name}: expected a number of at least {least}, got {value}.")
+        load(*self.firms)  # a bad file is told before anything is computed
 
-
-class Evaluation(NamedTuple):
-    """What a policy turned out to be."""
-
-    metrics: dict[str, float]
-    arrays: dict[str, np.ndarray]
-    """For pictures: results in dollars of each day, of the policy (`daily`) and of those it is compared with."""
-    test_set: str = ""
-    study: dict[str, Any] | None = None
-    """All that was asked for with an effort, ready for JSON but for numbers that are not finite."""
-    findings: Any = None
-    """What the study was computed from (findings.py)."""
-    files: dict[str, str] = {}
-    """Texts to be kept beside, by name."""
-
-
-def test_set(config: TradingConfig) -> str:
-    """The days held out, in words: equal for configs that are judged by the same ones."""
-    names = " ".join(config.markets)
-    if config.data is not None:
-        which = f"fold {config.fold} of {config.folds}" if config.folds else "the last fifth"
-        return f"{config.data} {names}, {which}"
-    source = f"synthetic {config.market} {names}, seed {config.data_seed}"
-    if config.folds:
-        return f"{source}, {config.days} days, fold {config.fold} of {config.folds}"
-    return f"{source}, {config.eval_days} days held out"
+    @cached_property
+    def rules(self) -> dict[str, Firm]:
+        """Rules of the firms whose evaluation is tried."""
+        return load(*self.firms)
 
 
 @dataclass(frozen=True)

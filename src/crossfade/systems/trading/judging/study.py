@@ -17,14 +17,14 @@ from . import firms, ledger, statistics
 from .findings import Findings
 from .ledger import Trades
 from .sensitivity import Fills
-from .stage import CAPITAL, Effort
+from .stage import CAPITAL, StudyEffort
 
 STREAM = 0xB007  # of the bootstrap's draws, beside those of training
 Drawn = Int[np.ndarray, "resamples days"]
 Columns = Mapping[str, Float[np.ndarray, "*repeats days"]]
 
 
-def study(config: TradingConfig, found: Findings, effort: Effort) -> dict[str, Any]:
+def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[str, Any]:
     """All figures; numbers that are not finite stay as they are."""
     n, daily = len(found.days), found.columns["daily"]
     block = effort.block or statistics.block_length(n)
@@ -118,11 +118,11 @@ def months(days: Int[np.ndarray, " days"], daily: Float[np.ndarray, " days"]) ->
     return {str(name): float(daily[names == name].sum()) for name in np.unique(names)}
 
 
-def odds(found: Findings, effort: Effort, key: np.ndarray, block: float) -> dict[str, Any]:
+def odds(found: Findings, effort: StudyEffort, key: np.ndarray, block: float) -> dict[str, Any]:
     """Of each firm's evaluation."""
-    horizon = max(firm.maximum_days for firm in effort.firms.values())
+    horizon = max(firm.maximum_days for firm in effort.rules.values())
     drawn = statistics.stationary_bootstrap(key, len(found.days), horizon, effort.resamples, block)
-    return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.firms.items()}
+    return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.rules.items()}
 
 
 def selection(

@@ -12,11 +12,11 @@ from ....run.report import Section, write_report
 from ..config import TradingConfig
 from . import statistics, tearsheet
 from .findings import Findings, join
-from .stage import Effort
+from .stage import StudyEffort
 from .study import study
 
 
-def judge(config: TradingConfig, folds: Sequence[Findings], effort: Effort) -> dict[str, Any]:
+def judge(config: TradingConfig, folds: Sequence[Findings], effort: StudyEffort) -> dict[str, Any]:
     """The study of all folds as one stretch of days, and a row for each fold."""
     whole = study(config, join(folds), effort)
     return {**whole, "folds": [_row(number, fold) for number, fold in enumerate(folds)]}

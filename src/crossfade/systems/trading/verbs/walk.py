@@ -3,14 +3,18 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
-
-from tyro.conf import Positional, arg
+from typing import TYPE_CHECKING, Any
 
 from ....errors import UsageError
-from ....verbs.common import Common, print_json
-from ....verbs.evaluating import finite, sheet
-from ....verbs.training import _config, _system
+from ....verbs.common import Common, finite, print_json
+from ....verbs.configured import Words, read_config, read_system
+
+if TYPE_CHECKING:
+    from ....registry import System
+    from ....run import RunDir
+    from ..config import TradingConfig
+    from ..judging.findings import Findings
+    from ..judging.stage import StudyEffort
 
 FOLDS = 5  # if the config says nothing
 
@@ -22,7 +26,7 @@ class Walk(Common):
     crossfade walk trading data=bars markets=ES folds=5 embargo=1
     """
 
-    words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
+    words: Words = ()
     """The system (trading), then any settings."""
     preset: str | None = None
     """A named setting to start from."""
@@ -37,23 +41,25 @@ class Walk(Common):
 
     def run(self) -> int:
         from ....run.files import write_json
-        from ..judging import firms, walk
-        from ..judging.stage import Effort, test_set
+        from ..judging import walk
+        from ..judging.stage import StudyEffort
+        from ..judging.verdict import sheet
 
-        system, words = _system(self.words)
-        if system != "trading":
-            raise UsageError(f"walk: expected trading, which has days in order of time, got {system}.")
-        config = _config(system, words, self.config, self.preset)
+        system, words = read_system(self.words)
+        if system.name != "trading":
+            raise UsageError(f"walk: expected trading, which has days in order of time, got {system.name}.")
+        config = read_config(system, words, self.config, self.preset)
         config = replace(config, folds=config.folds or FOLDS, fold=0)
-        effort = Effort(self.resamples, self.block, firms.load(*self.firms))
+        effort = StudyEffort(self.resamples, self.block, firms=self.firms)
         runs, folds = [], []
         for fold in range(config.folds):
-            run, found = self._fold(replace(config, fold=fold), effort)
+            run, found = self._fold(system, replace(config, fold=fold), effort)
             runs.append(run)
             folds.append(found)
-        name = f"{test_set(config).partition(', fold')[0]}, all {config.folds} folds"
+        name = f"{config.test_set.partition(', fold')[0]}, all {config.folds} folds"
         study = self._selection(runs[-1], config, walk.judge(config, folds, effort), name)
-        folder = self.runs_dir / system / "-".join(("walk", config.parts[1], datetime.now().strftime("%Y%m%d-%H%M%S")))
+        label = "-".join(("walk", config.parts[1], datetime.now().strftime("%Y%m%d-%H%M%S")))
+        folder = self.runs_dir / system.name / label
         written = finite({"runs": [str(run.path) for run in runs], "test_set": name, "study": study})
         write_json(folder / "walk.json", written)
         page = walk.write_page(folder / "walk.html", config, study, folds, name)
@@ -63,32 +69,28 @@ class Walk(Common):
         print(f"report: {page}")
         return 0
 
-    def _fold(self, config: Any, effort: Any) -> tuple[Any, Any]:
+    def _fold(self, system: "System", config: "TradingConfig", effort: "StudyEffort") -> "tuple[RunDir, Findings]":
         """Trains one fold; its run and what was found on the days held out."""
         from .... import checkpoint
         from ....run import RunDir, trials
-        from ....trainers.trainer import Snapshot
-        from ....trainers.training import make_trainer, precision, train
-        from ..judging.stage import test_set
+        from ....trainers.making import make_trainer, precision
+        from ....trainers.saving import snapshot_of
+        from ....trainers.training import train_to_end
 
-        with RunDir.create(self.runs_dir, "trading", config.parts, config.seed, config) as run:
-            trials.begin(run, config)
-            train("trading", config, run, quiet=self.quiet or self.json)
-            if run.result is None:
-                raise KeyboardInterrupt
+        with RunDir.create(self.runs_dir, system.name, config.parts, config.seed, config) as run:
+            train_to_end(system, config, run, quiet=self.quiet or self.json)
             bundle = checkpoint.load(run.checkpoints, side="numpy")
             with precision(config):
-                state = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"])
-                found = make_trainer("trading", config, state, bundle.step).evaluate(effort)
-            trials.judged(run, config, "eval", found.metrics["eval/sharpe"], test_set(config))
+                found: Any = make_trainer(system, config, snapshot_of(bundle), bundle.step).evaluate(effort)
+            trials.judged(run, config, "eval", found.metrics[system.score], config.test_set)
         return run, found.findings
 
-    def _selection(self, run: Any, config: Any, study: dict[str, Any], name: str) -> dict[str, Any]:
+    def _selection(self, run: "RunDir", config: "TradingConfig", study: dict[str, Any], name: str) -> dict[str, Any]:
         """With what the ledger knows. The trial's score becomes that of all folds together."""
         from ....run import trials
         from ..judging.study import selection
 
         trials.judged(run, config, "eval", study["figures"]["sharpe"]["value"], name)
-        tried = trials.read(self.runs_dir, "trading")
+        tried = trials.read(self.runs_dir, run.meta["system"])
         picked = selection(study["moments"], tried.trials, list(tried.scores.values()))
         return {**study, "selection": {**picked, "opened": tried.opened[name]}}

@@ -2,6 +2,7 @@
 
 from rich.console import Console
 
+from ..registry import System
 from ..trainers.ladder import Rung
 from ..trainers.ladder_report import head, row, time_split
 
@@ -9,7 +10,8 @@ from ..trainers.ladder_report import head, row, time_split
 class LadderTable:
     """Says when a rung has been climbed, and prints the whole table at the end."""
 
-    def __init__(self, quiet: bool):
+    def __init__(self, system: System, quiet: bool):
+        self.system = system
         self.console = Console(quiet=quiet, soft_wrap=True, highlight=False)
         self.rungs: list[Rung] = []
 
@@ -24,7 +26,7 @@ class LadderTable:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             return
-        lines = [head(self.rungs), *(row(rung, self.rungs) for rung in self.rungs)]
+        lines = [head(self.system, self.rungs), *(row(rung, self.system, self.rungs) for rung in self.rungs)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
         self.console.print()
         for number, line in enumerate(lines):
@@ -33,3 +35,5 @@ class LadderTable:
         self.console.print("\nwhere the time goes", style="bold")
         for rung in self.rungs:
             self.console.print(f"{rung.mode:<{widths[0]}}  {time_split(rung)}")
+            for name, note in rung.notes.items():
+                self.console.print(f"{'':<{widths[0]}}  {name} {note}")
