@@ -1,8 +1,8 @@
 """`crossfade bench bridge`: one training step, seven ways, side by side in the same process.
 
-Each process (see bridge_worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at the
-end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in three
-does not show in one.
+Each process (see bridge_worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at
+the end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in
+three does not show in one.
 """
 
 import os

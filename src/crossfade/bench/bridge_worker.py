@@ -1,4 +1,4 @@
-"""One process of the bridge bench: `python -m crossfade.bench.bridge_worker '{"cpus": [0], "rounds": 15, ...}'` prints JSON.
+"""One process of the bridge bench: it is given a request such as '{"cpus": [0], "rounds": 15, ...}' and prints JSON.
 
 The process pins itself before torch and JAX start their threads, so the number of threads is the number of CPUs it is
 given. Contenders take turns in rounds, so that whatever else the machine does falls on all of them.
