@@ -208,18 +208,25 @@ def face(path: Path) -> dict[str, Any]:
         if own and inspect.isclass(value):
             found[name] = {"doc": inspect.getdoc(value), **_methods(value)}
         elif own and inspect.isfunction(value):
-            found[name] = {"doc": inspect.getdoc(value), "arguments": _arguments(value)}
+            found[name] = {"doc": _doc(value), "arguments": _arguments(value)}
         elif name.isupper() and isinstance(value, str | int | float | tuple) and _defined(module, name):
             found[name] = value
     return found
 
 
 def _methods(cls: type) -> dict[str, Any]:
-    methods = {n: v for n, v in vars(cls).items() if inspect.isfunction(v) and (n == "__init__" or n[0] != "_")}
+    """Public methods; `forward` of a torch module is the call of an Equinox one."""
+    shown = lambda name: name in ("__init__", "__call__") or not name.startswith("_")
+    methods = {n: v for n, v in vars(cls).items() if inspect.isfunction(v) and shown(n)}
     return {
-        name: {"doc": None if name == "__init__" else inspect.getdoc(method), "arguments": _arguments(method)}
+        "__call__" if name == "forward" else name: {"doc": _doc(method), "arguments": _arguments(method)}
         for name, method in methods.items()
     }
+
+
+def _doc(method: Any) -> str | None:
+    """What stands there: docstrings are not inherited, and those of `__init__` are the dataclass's or the class's."""
+    return None if method.__doc__ is None or method.__name__ == "__init__" else inspect.cleandoc(method.__doc__)
 
 
 def _arguments(function: Any) -> list[tuple[str, Any]]:
