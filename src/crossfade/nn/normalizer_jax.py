@@ -28,7 +28,7 @@ def merge(statistics: Statistics, x: Float[Array, "n o"]) -> Statistics:
 def join(one: Statistics, other: Statistics) -> Statistics:
     """The statistics of two sets of observations together (Chan et al. 1979).
 
-    With the share s = n_2 / (n_1 + n_2): mean = m_1 + s (m_2 - m_1), var = (1 - s) v_1 + s v_2 + s (1 - s) (m_2 - m_1)^2.
+    With the share s = n_2 / (n_1 + n_2) and d = m_2 - m_1: mean = m_1 + s d, var = (1 - s) v_1 + s v_2 + s (1 - s) d^2.
     Written in shares, a count too large to grow gives a moving average; sums of squares would overflow.
     """
     count = one.count + other.count
