@@ -72,8 +72,8 @@ THREADS = "Each framework runs with its own default number of threads on the cor
 
 
 def what_runs(rung: Rung) -> str:
-    """What runs where, with the notes that qualify it."""
-    return "; ".join([MODES[rung.mode], *(f"{name} {note}" for name, note in rung.notes.items())])
+    """What runs where, as it really did."""
+    return rung.notes.get("mode", MODES[rung.mode])
 
 
 def _measures(system: System, rungs: Sequence[Rung]) -> list[Measure]:
