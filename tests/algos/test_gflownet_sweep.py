@@ -9,7 +9,7 @@ import tyro
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.errors import UsageError
-from crossfade.systems.gflownet.population import VARYING
+from crossfade.systems.gflownet.population_jax import VARYING
 from crossfade.verbs.sweep import Sweep, combinations, read_over, train
 from crossfade.verbs.sweep_report import record, show, write_page
 
