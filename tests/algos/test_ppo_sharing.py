@@ -85,7 +85,7 @@ BREAKS = {
         "part",
         lambda tree, devices, axis=0: _first(tree, devices, axis),
     ),
-    "statistics of one device alone": ("each", lambda tree, devices: [tree] * devices),
+    "statistics of one device alone": ("gather_list", lambda tree, devices: [tree] * devices),
 }
 
 

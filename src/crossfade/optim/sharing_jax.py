@@ -44,6 +44,11 @@ def place(tree: Tree, devices: int, spec: PyTree = EVERYWHERE) -> Tree:
     return jax.device_put(tree, jax.tree.map(lambda one: NamedSharding(there, one), spec))
 
 
+def on_first_device(tree: Tree, devices: int) -> Tree:
+    """What all devices hold, on the first of them alone."""
+    return tree if devices == 1 else jax.device_put(tree, jax.devices()[0])
+
+
 def spread(program: Callable[..., Any], devices: int, in_specs: PyTree, out_specs: PyTree) -> Callable[..., Any]:
     """The program as each device runs it, with its own part of what is `SHARED`."""
     if devices == 1:
@@ -89,6 +94,11 @@ def total(tree: Tree, devices: int) -> Tree:
         return tree
     flat, back = ravel_pytree(tree)
     return back(jax.lax.psum(flat, AXIS))
+
+
+def largest(x: Shaped[Array, ""], devices: int) -> Shaped[Array, ""]:
+    """The maximum over the devices."""
+    return x if devices == 1 else jax.lax.pmax(x, AXIS)
 
 
 def mean(tree: Tree, devices: int) -> Tree:

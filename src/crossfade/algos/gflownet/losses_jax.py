@@ -88,7 +88,7 @@ def trajectory_balance(terms: Terms, log_z: LogZ, kind: str = "square") -> Scala
 
     log Z + sum_t log P_F - sum_t log P_B - log R(x)
     """
-    return regression(log_z.sum() - _log_z_estimate(terms), kind).mean()
+    return regression(log_z.sum() - log_z_estimate(terms), kind).mean()
 
 
 def vargrad(terms: Terms, kind: str = "square") -> Scalar:
@@ -96,7 +96,7 @@ def vargrad(terms: Terms, kind: str = "square") -> Scalar:
 
     mean(e) - e with e = log R(x) + sum_t log P_B - sum_t log P_F; the mean over the batch is held constant.
     """
-    estimate = _log_z_estimate(terms)
+    estimate = log_z_estimate(terms)
     return regression(jax.lax.stop_gradient(estimate.mean()) - estimate, kind).mean()
 
 
@@ -223,7 +223,7 @@ def log_partition(output: PolicyOutput, log_z: LogZ, log_reward: Scalar, name: s
     return None
 
 
-def _log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
+def log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
     """log R(x) + sum log P_B - sum log P_F: log Z, were the policy perfect."""
     return terms.log_reward - (terms.log_pf - terms.log_pb).sum(0)
 

@@ -1,4 +1,4 @@
-"""Training compiled as a whole: collecting and learning, many iterations in one program."""
+"""Training compiled as a whole: collecting and learning, many iterations in one program, on one device or several."""
 
 import math
 from collections.abc import Callable
@@ -13,12 +13,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from ...envs.dag.base_jax import Env
 from ...envs.dag.ground_truth import graph_of
 from ...errors import UsageError
-from . import expected_loss_jax
+from ...optim import sharing_jax as sharing
+from ...optim.sharing_jax import EVERYWHERE
+from . import expected_loss_jax, shared_learner_jax
 from .batch import BackNoise, Batch, Noise, Trajectories
 from .config import GFlowNetConfig
 from .learner_jax import update
-from .losses_jax import loss
-from .policy_jax import Policy, PolicyOutput
+from .policy_jax import Policy
 from .sampling import replay_jax
 from .sampling.distinct_jax import find
 from .sampling.nodes_jax import at_table, dense, table
@@ -34,12 +35,12 @@ WalkBack = Callable[[Int[Array, "batch d"], Float[Array, "steps batch parents"]]
 
 
 class Constants(NamedTuple):
-    """What a run is given once, beside its config."""
+    """Arrays that stay the same throughout a run."""
 
     data: Int[Array, "objects d"] | None = None
     """Objects to build trajectories from, for `config.data_batch`."""
     log_paths: Float[Array, " states"] | None = None
-    """Of backward=maxent, the log of the number of ways to each state; None where the environment has a formula."""
+    """Of backward=maxent, the log number of trajectories to each state; None where the environment has a formula."""
 
 
 @partial(jax.jit, static_argnames=("tx", "env", "n", "config"), donate_argnames=("policy", "opt_state", "buffer"))
@@ -59,81 +60,102 @@ def train(
 
     Iteration i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
     `policy`, `opt_state` and `buffer` is given away: go on with the returned ones. Compiled once for each `n`;
-    `config.execution` must be resolved, not "auto". Without `config.replay_batch` there is no buffer: None.
+    `config.execution` must be resolved, not "auto". Without `config.replay_batch` there is no buffer: None. With
+    `config.devices` each device samples and learns from its own part of every batch, and all hold the same policy.
     """
     _check(buffer, config, constants)
-    iterate = (_iterate_expected if config.objective == "expected" else _EXECUTIONS[config.execution])(
-        tx, env, config, constants
-    )
+    make = _iterate_expected if config.objective == "expected" else _EXECUTIONS[config.execution]
     off_policy = config.data_batch + config.replay_batch > 0
 
-    def iteration(carry: tuple[Policy, PyTree, Replay | None], step: Array) -> tuple[tuple, Info]:
-        now = jax.random.fold_in(key, step)
-        noise = draw(now, env.max_steps, config.batch_size, env.n_actions, config.dtype)
-        *state, info = iterate(*carry, noise, _draw_back(now, env, config) if off_policy else None)
-        return tuple(state), info
+    def iterations(
+        policy: Policy,
+        opt_state: PyTree,
+        buffer: Replay | None,
+        key: PRNGKeyArray,
+        first_step: Array,
+        constants: Constants,
+    ) -> tuple[Policy, PyTree, Replay | None, Info]:
+        iterate = make(tx, env, config, constants)
 
-    (policy, opt_state, buffer), metrics = jax.lax.scan(
-        iteration, (policy, opt_state, buffer), first_step + jnp.arange(n)
-    )
-    return policy, opt_state, buffer, metrics
+        def iteration(carry: tuple[Policy, PyTree, Replay | None], step: Array) -> tuple[tuple, Info]:
+            now = jax.random.fold_in(key, step)
+            noise = draw(now, env.max_steps, config.batch_size, env.n_actions, config.dtype)
+            back = _draw_back(now, env, config) if off_policy else None
+            *state, info = iterate(*carry, sharing.part(noise, config.devices, axis=1), back)
+            return tuple(state), info
+
+        start = policy, opt_state, buffer
+        (policy, opt_state, buffer), metrics = jax.lax.scan(iteration, start, first_step + jnp.arange(n))
+        return policy, opt_state, buffer, metrics
+
+    shared = sharing.spread(iterations, config.devices, EVERYWHERE, EVERYWHERE)
+    return shared(policy, opt_state, buffer, key, jnp.asarray(first_step), constants)
 
 
 def _draw_back(key: PRNGKeyArray, env: Env, config: GFlowNetConfig) -> BackNoise:
-    """The randomness of an iteration's trajectories that are built backwards; `key` is the iteration's."""
+    """The randomness of this device's trajectories that are built backwards; `key` is the iteration's."""
     sizes = config.data_batch, config.replay_batch, config.replay_capacity * (config.replay_sampling == "weighted")
-    return draw_back(jax.random.fold_in(key, 2), env.max_steps, *sizes, env.n_parents, config.dtype)
-
-
-class _Evaluated(NamedTuple):
-    """A policy whose networks have been evaluated on the nodes already."""
-
-    log_z: Array
-    output: PolicyOutput
-
-    def __call__(self, *nodes: Array | None) -> PolicyOutput:
-        return self.output
+    noise = draw_back(jax.random.fold_in(key, 2), env.max_steps, *sizes, env.n_parents, config.dtype)
+    if config.devices == 1:
+        return noise
+    gumbel = [
+        sharing.part(part, config.devices, axis=1) for part in jnp.split(noise.gumbel, [config.data_batch], axis=1)
+    ]
+    ends = sharing.part(noise._replace(gumbel=None), config.devices)
+    return ends._replace(gumbel=jnp.concatenate(gumbel, axis=1))
 
 
 def _iterate_over_table(
     tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, constants: Constants
 ) -> Iterate:
-    """The networks see every state of the environment, once: the samples are drawn from what the loss is made of."""
+    """The networks are evaluated on every state of the environment, once, and trajectories are sampled from that."""
     nodes = table(env, config.loss == "fm", log_paths(env, config, constants))
 
-    def objective(policy: Policy, batch: tuple, config: GFlowNetConfig) -> tuple[Array, tuple[Info, Replay | None]]:
-        buffer, noise, back = batch
+    def objective(
+        policy: Policy, buffer: Replay | None, noise: Noise, back: BackNoise | None
+    ) -> tuple[Array, tuple[Info, Replay | None]]:
         output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask, nodes.log_pb)
         held = jax.lax.stop_gradient(output)
         forward = sample_table(held.logits, env, noise, config.epsilon, config.temperature)
         walk_back = partial(sample_back_table, held.log_pb, env)
         trajectories, buffer = _with_off_policy(forward, buffer, back, walk_back, env, config, constants)
-        value, info = loss(_Evaluated(policy.log_z, output), at_table(trajectories, env, nodes), config)
+        value, info = shared_learner_jax.loss(output, at_table(trajectories, env, nodes), policy.log_z, config)
         return value, (info, buffer)
 
     def iterate(
         policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
     ) -> Updated:
-        policy, opt_state, (info, buffer) = update(policy, tx, opt_state, (buffer, noise, back), config, objective)
+        gradient, (info, buffer) = jax.grad(objective, has_aux=True)(policy, buffer, noise, back)
+        policy, opt_state, info = shared_learner_jax.update(policy, tx, opt_state, (gradient, info), config)
         return policy, opt_state, buffer, info
 
     return iterate
 
 
+def _gradient_on(batch: Batch, policy: Policy, config: GFlowNetConfig) -> tuple[Policy, Info]:
+    """This device's part of the gradient of the loss on a batch, and of what is logged."""
+
+    def objective(policy: Policy) -> tuple[Array, Info]:
+        output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
+        return shared_learner_jax.loss(output, batch, policy.log_z, config)
+
+    return jax.grad(objective, has_aux=True)(policy)
+
+
 def _iterate_over_visits(
     tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, constants: Constants
 ) -> Iterate:
-    """The networks see every step of every trajectory, padding included."""
-    ways = log_paths(env, config, constants)
+    """The networks are evaluated on every step of every trajectory, padding included."""
+    paths = log_paths(env, config, constants)
 
     def iterate(
         policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
     ) -> Updated:
         forward = sample(policy, env, noise, config.epsilon, config.temperature)
-        walk_back = partial(sample_back, policy, env, log_paths=ways)
+        walk_back = partial(sample_back, policy, env, log_paths=paths)
         trajectories, buffer = _with_off_policy(forward, buffer, back, walk_back, env, config, constants)
-        batch = dense(trajectories, env, config.loss == "fm", ways)
-        policy, opt_state, info = update(policy, tx, opt_state, batch, config)
+        part = _gradient_on(dense(trajectories, env, config.loss == "fm", paths), policy, config)
+        policy, opt_state, info = shared_learner_jax.update(policy, tx, opt_state, part, config)
         return policy, opt_state, buffer, info
 
     return iterate
@@ -142,27 +164,28 @@ def _iterate_over_visits(
 def _iterate_over_distinct(
     tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, constants: Constants
 ) -> Iterate:
-    """The networks see each visited state once. Batches differ in how many those are: the smallest of a few compiled
-    updates that holds them is run, the largest of which holds any batch."""
-    ways = log_paths(env, config, constants)
+    """The networks are evaluated once on each visited state. Batches differ in how many those are: of a few compiled
+    gradients the smallest that holds them is run; the largest holds any batch."""
+    paths = log_paths(env, config, constants)
 
     def iterate(
         policy: Policy, opt_state: PyTree, buffer: Replay | None, noise: Noise, back: BackNoise | None
     ) -> Updated:
         forward = sample_until_done(policy, env, noise, config.epsilon, config.temperature)
-        walk_back = partial(sample_back, policy, env, log_paths=ways)
+        walk_back = partial(sample_back, policy, env, log_paths=paths)
         trajectories, buffer = _with_off_policy(forward, buffer, back, walk_back, env, config, constants)
         found = find(trajectories.x, env)
         capacities = [math.ceil(found.node.size * share) for share in (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)]
 
-        def update_within(capacity: int) -> tuple[Policy, PyTree, Info]:
-            batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm", ways)
-            return update(policy, tx, opt_state, batch._replace(node=found.node), config)
+        def gradient_within(capacity: int) -> tuple[Policy, Info]:
+            batch = dense(trajectories._replace(x=found.objects(capacity)), env, config.loss == "fm", paths)
+            return _gradient_on(batch._replace(node=found.node), policy, config)
 
-        smallest = jnp.searchsorted(jnp.array(capacities), found.total)
-        branches = [partial(update_within, capacity) for capacity in capacities]
-        policy_after, opt_state, info = jax.lax.switch(smallest, branches)
-        return policy_after, opt_state, buffer, info
+        # Devices exchange numbers within the branches, so all of them take the same one.
+        smallest = jnp.searchsorted(jnp.array(capacities), sharing.largest(found.total, config.devices))
+        part = jax.lax.switch(smallest, [partial(gradient_within, capacity) for capacity in capacities])
+        policy, opt_state, info = shared_learner_jax.update(policy, tx, opt_state, part, config)
+        return policy, opt_state, buffer, info
 
     return iterate
 
@@ -170,7 +193,7 @@ def _iterate_over_distinct(
 def _iterate_expected(
     tx: optax.GradientTransformation, env: Env, config: GFlowNetConfig, constants: Constants
 ) -> Iterate:
-    """The exact expectation: the networks see every state, and nothing is sampled."""
+    """The exact expectation: the networks are evaluated on every state, and nothing is sampled."""
     nodes = table(env, log_paths=log_paths(env, config, constants))
     objective = expected(config)
 
@@ -198,7 +221,7 @@ def expected(config: GFlowNetConfig) -> Callable[[Policy, Batch, GFlowNetConfig]
 
 
 def log_paths(env: Env, config: GFlowNetConfig, constants: Constants) -> LogPaths | None:
-    """Of backward=maxent, the log of the number of ways to objects."""
+    """Of backward=maxent, the log number of trajectories to objects."""
     return log_path_function(env, constants.log_paths) if config.backward == "maxent" else None
 
 
@@ -212,14 +235,14 @@ def _with_off_policy(
     constants: Constants,
 ) -> tuple[Trajectories, Replay | None]:
     """The batch of an iteration: trajectories of the policy, then some built backwards from data, then some from the
-    best objects found so far, those of this very batch included."""
+    best objects found so far, those of this very batch included. All devices hold the same buffer."""
     if noise is None:
         return forward, buffer
     ends = []
     if constants.data is not None:
         ends.append(constants.data[(noise.data * len(constants.data)).astype(jnp.int32)])
     if buffer is not None:
-        found = forward.x[-1]
+        found = sharing.gather(forward.x[-1], config.devices)
         buffer = replay_jax.add(buffer, found, env.log_reward(unfinished(found)))
         ends.append(replay_jax.pick(buffer, noise.pick, noise.pick_gumbel, config.replay_sampling == "weighted"))
     return concatenate(forward, walk_back(jnp.concatenate(ends), noise.gumbel)), buffer

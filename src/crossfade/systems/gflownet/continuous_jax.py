@@ -25,8 +25,10 @@ from ...algos.gflownet.evaluation.evaluate import SamplingEffort
 from ...algos.gflownet.losses_jax import Terms
 from ...envs.dag.continuous_numpy import Moves, State
 from ...envs.dag.registry import make
+from ...optim import sharing_jax
 from ...random import random_numpy as random
 from ...run.evaluation import Evaluation
+from .devices import check_devices
 from .learning_jax import SOLE, Learning
 
 
@@ -35,6 +37,7 @@ class System(Learning):
 
     def __init__(self, config: GFlowNetConfig):
         initial_parameters.check(config)
+        check_devices(config)
         self.config, self.objective = config, learner_jax.loss
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))
@@ -90,11 +93,13 @@ class System(Learning):
     ) -> tuple[Policy, dict[str, PyTree], None, dict[str, Array]]:
         """`n` iterations from `step` in one compiled program; the memory of policy and state is given away."""
         key = jax.random.wrap_key_data(jax.numpy.asarray(self.key))
-        tx, opt_state = optimizers[SOLE], opt_states[SOLE]
+        tx = optimizers[SOLE]
+        policy, opt_state = sharing_jax.place((policy, opt_states[SOLE]), self.config.devices)
         policy, opt_state, metrics = training_jax.train(policy, tx, opt_state, self.env, key, step, n, self.config)
         return policy, {SOLE: opt_state}, buffer, metrics
 
     def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
+        policy = sharing_jax.on_first_device(policy, self.config.devices)
         return evaluation.evaluate(self, policy, learner_jax.log_z(policy, self.env, self.config), effort)
 
     def _sizes(self, policy: Policy, n: int) -> tuple[int, int, int, int]:

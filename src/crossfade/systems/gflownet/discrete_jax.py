@@ -33,8 +33,10 @@ from ...algos.gflownet.sampling import (
 from ...algos.gflownet.sampling.execution import resolve
 from ...algos.gflownet.sampling.path_counts import log_path_table
 from ...envs.dag.registry import make
+from ...optim import sharing_jax
 from ...random import random_numpy as random, streams_jax
 from ...run.evaluation import Evaluation
+from .devices import check_devices
 from .learning_jax import SOLE, Learning
 from .saved_buffer import check_saved
 
@@ -43,6 +45,7 @@ class System(Learning):
     """What one run needs of the algorithm: parameters, a policy, batches, updates, an evaluation."""
 
     def __init__(self, config: GFlowNetConfig):
+        check_devices(config)
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.exact = config.objective == "expected"
         self.objective = training_jax.expected(config) if self.exact else losses_jax.loss
@@ -122,12 +125,14 @@ class System(Learning):
     ) -> tuple[Policy, dict[str, PyTree], replay_jax.Replay | None, dict[str, Array]]:
         """`n` iterations from `step` in one compiled program; the memory of what goes in is given away."""
         tx, key = optimizers[SOLE], _key(self.key)
+        policy, opt_state, buffer = sharing_jax.place((policy, opt_states[SOLE], buffer), self.config.devices)
         policy, opt_state, buffer, metrics = training_jax.train(
-            policy, tx, opt_states[SOLE], buffer, self.env, key, step, n, self.config, self.constants
+            policy, tx, opt_state, buffer, self.env, key, step, n, self.config, self.constants
         )
         return policy, {SOLE: opt_state}, buffer, metrics
 
     def evaluate(self, policy: Policy, effort: SamplingEffort | None = None, buffer: Any = None) -> Evaluation:
+        policy = sharing_jax.on_first_device(policy, self.config.devices)
         log_pf = lambda: np.asarray(self._log_pf(policy))
         log_z = learner_jax.log_z(policy, self.env, self.config)
         return evaluate.evaluate(self, policy, log_pf, log_z, effort)

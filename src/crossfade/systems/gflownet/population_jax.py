@@ -159,5 +159,7 @@ def _check(configs: Sequence[GFlowNetConfig]) -> None:
             )
     if configs[0].mode != "jax_full":
         raise UsageError(f"a population is trained in mode jax_full, got mode={configs[0].mode}. Leave the mode out.")
+    if configs[0].devices > 1:
+        raise UsageError(f"a population is trained on one device, got devices={configs[0].devices}. Leave devices out.")
     if configs[0].continuous:
         raise UsageError(f"a population needs a discrete environment, got {configs[0].env}. Train its members alone.")
