@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..parity.verdict import Comparison, Verdict, allow_float64, compare
 from ..run import RunDir
 from ..run.settings import MODES, Mode, RunConfig
+from ..verdict import Comparison, Verdict, allow_float64, compare
 from .trainer import Snapshot
 from .training import make_trainer, precision, train
 

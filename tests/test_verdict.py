@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crossfade.parity.verdict import (
+from crossfade.verdict import (
     EPS32,
     Verdict,
     allow_float32,
