@@ -255,6 +255,13 @@ def test_there_are_twins_to_compare():
     assert len(twins()) > 20
 
 
+@pytest.mark.parametrize("path", sorted((SRC / "bridge").rglob("*.py")), ids=lambda p: p.name)
+def test_the_bridge_does_not_import_parity(path):
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module or ''}.{alias.name}" for node in nodes for alias in node.names}
+    assert not any("parity" in name.split(".") for name in names)
+
+
 def test_nothing_unpickles():
     words = ("import pickle", "allow_pickle=True", "weights_only=False", "torch.load(")
     lines = [line for path in SOURCES for line in path.read_text().splitlines() if any(w in line for w in words)]

@@ -3,9 +3,9 @@
 import math
 from html import escape
 
+from ..verdict import Difference, Verdict
 from .report import MEANING, Report, Row, cells
 from .twin import LEVELS
-from .verdict import Difference, Verdict
 
 STYLE = """
 :root { --paper: #fbfaf7; --ink: #1f2328; --quiet: #6b7075; --line: #dcd9d2; --card: #ffffff;
