@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from ..bridge.mapping import Mapping
 from ..errors import NoCounterpart, UsageError, nearest
+from ..verdict import Comparison, Difference, Verdict
 from .arrays import torch_tree
 from .judging import Judge
 from .levels import Levels
 from .report import Finding, Report, Row, versions
 from .side_torch import Quantities
 from .twin import LEVELS, Twin
-from .verdict import Comparison, Difference, Verdict
 from .weights import jax_names
 
 

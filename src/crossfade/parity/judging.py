@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 
-from .levels import Levels
-from .side_torch import Quantities
-from .verdict import (
+from ..verdict import (
     EPS64,
     NOISE_FACTOR,
     Comparison,
@@ -20,6 +18,8 @@ from .verdict import (
     largest,
     noise,
 )
+from .levels import Levels
+from .side_torch import Quantities
 
 # What float64 may differ by, as a share of a leaf's scale. Clean ports measure 1e-15 and mostly stay below 1e-12; but
 # a variance computed as E[x^2] - E[x]^2 of inputs with mean 1000 and deviation 1 is right, and 1e-10 away from one

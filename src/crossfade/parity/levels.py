@@ -11,12 +11,12 @@ import numpy as np
 
 from ..bridge.libraries import open_model
 from ..bridge.mapping import Mapping
+from ..verdict import EPS64, largest
 from .arrays import cast, precision, to_numpy
 from .env import step_both
 from .side_jax import JaxSide
 from .side_torch import Quantities, TorchSide
 from .twin import Twin
-from .verdict import EPS64, largest
 from .weights import Weights, disturb, from_jax, from_torch, jitter, unmapped
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DifferentError, UsageError
-from .verdict import NOISE_FACTOR, Difference, Verdict
+from ..verdict import NOISE_FACTOR, Difference, Verdict
 
 MEANING = {
     Verdict.EQUAL: "bit for bit the same",

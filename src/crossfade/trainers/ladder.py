@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DifferentError
-from ..parity.verdict import Comparison, Verdict, allow_float64, compare
 from ..registry import System
 from ..run import RunDir
 from ..run.settings import MODES, Arrays, Mode, RunConfig
+from ..verdict import Comparison, Verdict, allow_float64, compare
 from .making import make_trainer, precision
 from .system import Snapshot
 from .training import train_to_end

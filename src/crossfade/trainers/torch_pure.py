@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
+import torch._inductor.config
 
 from ..bridge.optimizers_torch import read_torch
 from ..bridge.transfer_torch import tensor_to_numpy
 from ..optim import functional_torch
-from .compiler import missing_compiler
+from .compiler import find_compiler
 from .system import Info, PureState, Snapshot, TorchSystem, as_saved
 from .torch_loop import TorchTrainer
 
@@ -23,9 +24,12 @@ class TorchPureTrainer(TorchTrainer):
             {name: functional_torch.init(state) for name, state in states.items()},
         )
         self.step = step
-        if reason := missing_compiler():
-            self.notes["torch.compile"] = f"not compiled: {reason}"
-        self.update = system.pure_update(self.policy, (lambda update: update) if reason else torch.compile)
+        compiler, reason = find_compiler()
+        if compiler:
+            torch._inductor.config.cpp.cxx = (None, compiler)
+        else:
+            self.notes["mode"] = f"one functional torch step, torch.func, not compiled ({reason})"
+        self.update = system.pure_update(self.policy, torch.compile if compiler else lambda update: update)
 
     def iterate(self, step: int) -> Info:
         with self.clock("sample"):

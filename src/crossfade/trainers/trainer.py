@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,12 +28,14 @@ class Clock:
         return {f"time/{part}": spent / total for part, spent in self.seconds.items()}
 
 
+@runtime_checkable
 class Trainer(Protocol):
     """Runs updates of a system in one mode."""
 
     clock: Clock
     notes: dict[str, str]
-    """What readers of its speed must know, such as a compiler that is missing; kept with the run's result."""
+    """What readers of its figures must know, kept in the run's meta.json; `mode` is what really runs, if that is not
+    what the mode's name promises."""
 
     def run(self, step: int, n: int) -> dict[str, np.ndarray]:
         """Updates `step` to `step + n`; their metrics, each of shape (n,)."""

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Any
 
-from ...bench.ending import end
+from ...bench.harness import end
 from ...errors import CrossfadeError
 from ...run.provenance import session
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ...bench.ending import end
+from ...bench.harness import end
 from ...errors import CrossfadeError
 from ...run.provenance import session
 from .bench_worker import missing

@@ -1,4 +1,4 @@
-"""One process of the bridge bench: `python -m crossfade.bench.worker '{"cpus": [0], "rounds": 15, ...}'` prints JSON.
+"""One process of the bridge bench: it is given a request such as '{"cpus": [0], "rounds": 15, ...}' and prints JSON.
 
 The process pins itself before torch and JAX start their threads, so the number of threads is the number of CPUs it is
 given. Contenders take turns in rounds, so that whatever else the machine does falls on all of them.
@@ -6,11 +6,12 @@ given. Contenders take turns in rounds, so that whatever else the machine does f
 
 import json
 import os
-import resource
 import statistics
 import sys
 import time
 from typing import Any
+
+from .harness import peak_memory_mb
 
 NETS = {"8-64-64-4, batch 32": ((8, 64, 64, 4), 32), "32-256-256-8, batch 256": ((32, 256, 256, 8), 256)}
 
@@ -22,17 +23,22 @@ def main() -> None:
 
     torch.set_num_threads(len(request["cpus"]))
     nets = {name: measure(*net, request["rounds"], request["seconds"]) for name, net in NETS.items()}
-    record = {"threads": len(request["cpus"]), "nets": nets, "peak_rss_mb": _rss_mb(), "load": os.getloadavg()[0]}
+    record = {
+        "threads": len(request["cpus"]),
+        "nets": nets,
+        "peak_rss_mb": peak_memory_mb(),
+        "load": os.getloadavg()[0],
+    }
     json.dump(record, sys.stdout)
 
 
 def measure(sizes: tuple[int, ...], batch: int, rounds: int, seconds: float) -> dict[str, Any]:
     """Every contender's figures on one network; a turn lasts about `seconds`."""
-    from .contenders import EPOCH, Contenders, Unavailable
+    from .bridge_contenders import EPOCH, Contenders, Unavailable
 
     running, results = {}, {}
     for name, make in Contenders(sizes, batch).makers().items():
-        before, began = _rss_mb(), time.perf_counter()
+        before, began = peak_memory_mb(), time.perf_counter()
         try:
             run = make()
         except Unavailable as reason:
@@ -43,7 +49,7 @@ def measure(sizes: tuple[int, ...], batch: int, rounds: int, seconds: float) -> 
         updates = EPOCH if "of 32" in name else 1
         took = min(_timed(run) for _ in range(10))
         running[name] = (run, updates, max(3, int(seconds / took)))
-        results[name] = {"first_call_s": first, "rss_mb": _rss_mb() - before, "rounds": []}
+        results[name] = {"first_call_s": first, "rss_mb": peak_memory_mb() - before, "rounds": []}
     for _ in range(rounds):
         for name, (run, updates, calls) in running.items():
             results[name]["rounds"].append(_turn(run, updates, calls))
@@ -80,10 +86,6 @@ def _timed(run) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
-
-
-def _rss_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from crossfade.parity.verdict import EPS32, Verdict, allow_float32, allow_float64, allow_unproved, compare, scale
+from crossfade.verdict import (
+    EPS32,
+    Verdict,
+    allow_float32,
+    allow_float64,
+    allow_unproved,
+    compare,
+    scale,
+)
 
 ONES = np.linspace(0.5, 1.0, 6).reshape(2, 3)
 
@@ -64,6 +72,20 @@ def test_a_masking_constant_does_not_widen_the_tolerance():
     a, b = np.array([-1e9, 1.0]), np.array([-1e9, 1.0 + 1e-8])
     assert scale(a, b) == pytest.approx(1.0)
     assert judge(a, b).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ([-1e9 + 0.5, 1.0], [-1e9 + 0.4, 1.0], Verdict.ROUNDING),
+        ([-1e9 + 0.5, 1.0], [-1e9 + 0.5, 1.0 + 1e-8], Verdict.DIFFERENT),
+        ([-1e9, 1.0], [-1.001e9, 1.0], Verdict.DIFFERENT),
+        ([-1e9 + 0.5, -2e9], [-1e9 + 0.4, -2e9], Verdict.ROUNDING),
+        ([3e6, 1.0], [3e6 * (1 + 1e-8), 1.0], Verdict.DIFFERENT),
+    ],
+)
+def test_a_masking_constant_that_was_added_is_held_to_its_own_magnitude(a, b, verdict):
+    assert judge(a, b, relative=1e-9).verdict is verdict
 
 
 def test_sums_that_cancel_are_held_to_the_floor():
