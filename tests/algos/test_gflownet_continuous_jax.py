@@ -11,7 +11,14 @@ import pytest
 from scipy import integrate, stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.continuous import acting_jax, density_jax, full, host, learner_jax, noise_jax
+from crossfade.algos.gflownet.continuous import (
+    acting_jax,
+    density_jax,
+    learner_jax,
+    noise_jax,
+    training_jax,
+    vectorized,
+)
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE, Noise
 from crossfade.algos.gflownet.continuous.policy_jax import Choice
 from crossfade.envs.dag.continuous_jax import State as EnvState
@@ -215,8 +222,8 @@ def test_times_after_the_last_stop_change_nothing(x64):
         **{name: getattr(found, name)[:longest] for name in ("ratio", "ratio_back", "jump", "valid")},
     )
     gradient = jax.jit(jax.value_and_grad(lambda policy, batch: learner_jax.loss(policy, batch, system.config)[0]))
-    whole, whole_gradient = gradient(policy, host.to_batch(found, system.host_env))
-    part, part_gradient = gradient(policy, host.to_batch(cut, system.host_env))
+    whole, whole_gradient = gradient(policy, vectorized.to_batch(found, system.host_env))
+    part, part_gradient = gradient(policy, vectorized.to_batch(cut, system.host_env))
     assert float(whole) == pytest.approx(float(part), rel=1e-13)
     assert any(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(whole_gradient))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-13), whole_gradient, part_gradient)
@@ -244,9 +251,9 @@ def test_compiled_training_is_training_on_the_host_in_chunks_of_any_size(x64, pa
             losses, step = [*losses, *metrics["loss"]], step + n
         return losses
 
-    before = full.train._cache_size()
+    before = training_jax.train._cache_size()
     losses = compiled(3, 3)
-    assert full.train._cache_size() == before + 1
+    assert training_jax.train._cache_size() == before + 1
     np.testing.assert_allclose(losses, on_host(), rtol=1e-10)
     assert losses[-1] != losses[0]
 

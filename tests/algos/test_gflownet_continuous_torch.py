@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from crossfade.algos.gflownet.evaluation.evaluate.evaluate import Effort
 from scipy import stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
@@ -12,14 +13,13 @@ from crossfade.algos.gflownet.continuous import (
     acting_torch,
     density_torch,
     evaluation,
-    host,
-    init,
+    initial_parameters,
     learner_torch,
     noise_numpy,
+    vectorized,
 )
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE
 from crossfade.algos.gflownet.continuous.policy_torch import Choice
-from crossfade.algos.gflownet.evaluation import Effort
 from crossfade.envs.dag.continuous_params import EDGE
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.grid.params import GridParams
@@ -188,9 +188,9 @@ def imbalance(system, policy, n=4000):
     when densities, draws, the reward and its normaliser all belong together.
     """
     params, sigmoid = system.config.env, lambda t: 1 / (1 + np.exp(-t))
-    own = evaluation.built(system, policy, system.sample(policy, random.key(0), n)).log_weight
+    own = evaluation.trajectory_ratios(system, policy, system.sample(policy, random.key(0), n)).log_weight
     ends = evaluation.target_draws(params, n, random.key(1))
-    theirs = evaluation.built(system, policy, system.sample_back(policy, ends, random.key(2))).log_weight
+    theirs = evaluation.trajectory_ratios(system, policy, system.sample_back(policy, ends, random.key(2))).log_weight
     left, right = sigmoid(own - params.log_z), sigmoid(params.log_z - theirs)
     return (left.mean() - right.mean()) / math.sqrt((left.var() + right.var()) / n)
 
@@ -220,7 +220,7 @@ def without_density_back(terms, batch):
 def test_a_missing_factor_is_noticed(fault, monkeypatch):
     system, policy = started(CUBE, flat=True)
     right = system.terms
-    wrong = lambda policy, found: fault(right(policy, found), host.to_batch(found, system.env))
+    wrong = lambda policy, found: fault(right(policy, found), vectorized.to_batch(found, system.env))
     monkeypatch.setattr(system, "terms", wrong)
     assert abs(imbalance(system, policy)) > 8
 
@@ -281,9 +281,11 @@ def test_settings_without_meaning_here_are_refused(settings):
 
 
 def test_a_density_is_known_for_each_continuous_world_and_no_other():
-    assert init.density(CubeParams()) == "beta" and init.density(TorusParams()) == "von_mises"
+    assert (
+        initial_parameters.density(CubeParams()) == "beta" and initial_parameters.density(TorusParams()) == "von_mises"
+    )
     with pytest.raises(UsageError, match="got GridParams"):
-        init.density(GridParams())
+        initial_parameters.density(GridParams())
 
 
 def test_single_precision_stays_single():

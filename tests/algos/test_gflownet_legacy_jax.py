@@ -10,10 +10,12 @@ import pytest
 import torch
 from gflownet_small import SMALL, tiny
 
-from crossfade.algos.gflownet import exact_numpy, learner_jax, losses_jax, nodes_jax, noise_jax, rollout
-from crossfade.algos.gflownet.known import graph_of
+from crossfade.algos.gflownet import learner_jax, losses_jax
+from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.sampling import nodes_jax, noise_jax, rollout_jax
 from crossfade.bridge import Mapping, to_torch_optimizer
 from crossfade.bridge.optimizers import read_torch, write_optax
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.nn import layers_jax
 from crossfade.systems.gflownet.discrete_jax import System
@@ -120,7 +122,7 @@ def test_with_the_wrong_mask_a_policy_of_another_target_has_no_loss(x64):
 
     @eqx.filter_jit
     def measured(policy, config):
-        trajectories = rollout.sample_table(jnp.zeros((env.n_states, env.n_actions)), env, noise, 0.0, 1.0)
+        trajectories = rollout_jax.sample_table(jnp.zeros((env.n_states, env.n_actions)), env, noise, 0.0, 1.0)
         return losses_jax.loss(policy, nodes_jax.at_table(trajectories, env, nodes_jax.table(env)), config)[0]
 
     loss = {}

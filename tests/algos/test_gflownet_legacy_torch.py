@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.gflownet import exact_numpy, learner_torch
+from crossfade.algos.gflownet import learner_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.known import graph_of
+from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
 from crossfade.config import apply
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.errors import NoCounterpart, UsageError
 from crossfade.systems.gflownet.discrete_torch import System
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from crossfade import checkpoint
-from crossfade.algos.gflownet import losses_jax, losses_torch, noise_jax, noise_numpy, replay_jax, replay_numpy
+from crossfade.algos.gflownet import losses_jax, losses_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.algos.gflownet.sampling import noise_jax, noise_numpy, replay_jax, replay_numpy
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
 from crossfade.envs.dag.hypergrid.params import HypergridParams

@@ -14,11 +14,11 @@ from torch import nn
 from crossfade import checkpoint, config as settings
 from crossfade.algos.gflownet import policy_jax, policy_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.upstream import export_upstream, import_upstream
 from crossfade.cli import main
 from crossfade.envs.dag.registry import make, params_class
 from crossfade.errors import CheckpointError, NoCounterpart
 from crossfade.registry import find
+from crossfade.systems.gflownet.published.checkpoint_torch import export_upstream, import_upstream
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.trainers.system import Snapshot
 

@@ -56,7 +56,9 @@ def actor_loss(policy: Policy, batch: Batch):
 
 class ActorCritic(Shared):
     def make_policy(self, parameters):
-        networks = {prefix + name: trunk(list(widths)) for name, widths in NETWORKS.items() for prefix in ("", "target_")}
+        networks = {
+            prefix + name: trunk(list(widths)) for name, widths in NETWORKS.items() for prefix in ("", "target_")
+        }
         policy = Policy(**networks, mean=jnp.zeros(STATES), updates=jnp.zeros((), int))
         return jax.tree_util.tree_map_with_path(lambda path, _: jnp.array(parameters[name(path)]), policy)
 

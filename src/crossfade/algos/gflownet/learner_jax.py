@@ -12,11 +12,11 @@ from jaxtyping import Array, Float, PyTree
 from ...envs.dag.base_jax import Env
 from ...errors import UsageError
 from ...nn.layers_jax import filled
-from .adam import optimizer
 from .config import GFlowNetConfig, needs_flow
-from .double_step import double_step
 from .losses_jax import log_partition, loss
+from .optimizer_jax import optimizer
 from .policy_jax import Policy
+from .published.double_step_jax import double_step
 
 Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Array, PyTree]]
 """A value to make small, and what else to tell."""

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 from ...errors import UsageError
-from . import losses_torch, nodes_numpy
+from . import losses_torch
+from .batch_torch import to_tensors
 from .config import GFlowNetConfig, needs_flow
 from .policy_torch import Policy
-from .tensors import to_tensors
+from .sampling import nodes_numpy
 
 Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Tensor, dict[str, Tensor]]]
 """A value to make small, and what is logged with it."""

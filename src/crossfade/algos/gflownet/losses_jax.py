@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ...errors import UsageError, nearest
-from .batch import Batch
+from .batch import MASKED, Batch
 from .config import GFlowNetConfig
-from .policy_jax import MASKED, PolicyOutput
+from .policy_jax import PolicyOutput
 
 Scalar = Float[Array, ""]
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ...nn import layers_jax as modules
-
-MASKED = -1e30  # a logit that no softmax notices; finite, so that rows without a valid entry hold no NaN
+from .batch import MASKED
 
 
 class PolicyOutput(NamedTuple):

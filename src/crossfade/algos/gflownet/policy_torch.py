@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, log_softmax
 
-MASKED = -1e30  # finite, so that a row without a valid action gives numbers, not NaN
+from .batch import MASKED
 
 
 class PolicyOutput(NamedTuple):

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from . import sharing
+from ...optim import sharing_jax as sharing
+from ...optim.sharing_jax import EVERYWHERE, SHARED
 from .batch import Carry
 from .config import PPOConfig
 from .learner_jax import Info, advantages, update_epochs
 from .network_jax import ActorCritic
 from .rollout import World, collect, draw, minibatch_of
-from .sharing import EVERYWHERE, SHARED
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
 PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)

@@ -10,9 +10,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ...nn import normalizer_jax as normalizer
 from ...nn.normalizer_jax import Statistics
+from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import shuffled
-from . import sharing
 from .batch import Carry, Minibatch, Noise, Rollout
 from .config import START_NUMBERS, PPOConfig
 from .learner_jax import Info
@@ -57,7 +57,7 @@ def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
     return Noise(
         gumbel=sharing.part(streams.gumbel(gumbel, (*shape, n_actions), config.dtype), devices, axis=1),
         start=sharing.part(streams.uniform(start, (*shape, START_NUMBERS), "float32"), devices, axis=1),
-        order=sharing.whole(jax.lax.map(permutation, own), devices)[: config.epochs],
+        order=sharing.gather(jax.lax.map(permutation, own), devices)[: config.epochs],
     )
 
 
@@ -126,7 +126,7 @@ def minibatch_of(
     """The steps of a rollout with given numbers; their observations are made again from the states."""
     returns = rollout.value + advantage
     columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
-    steps = _flat(sharing.whole(columns, config.devices, axis=1))
+    steps = _flat(sharing.gather(columns, config.devices, axis=1))
 
     def rows(index: Int[Array, " size"]) -> Minibatch:
         take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
@@ -162,7 +162,7 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     """The statistics of all observations so far, those of all devices among them."""
     if not config.normalize_observations:
         return before
-    return reduce(normalizer.join, sharing.each(seen, config.devices), before)
+    return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
 def _telling(rollout: Rollout, told: Info, n_actions: int, devices: int) -> Info:

@@ -1,6 +1,6 @@
 """`crossfade bench gflownet`: iterations per second of a GFlowNet in every mode, and what the promises say of them.
 
-A setting is measured in a process of its own (gflownet_worker.py), with all of the machine's cores and without
+A setting is measured in a process of its own (bench_worker.py), with all of the machine's cores and without
 compilations kept from before. Beside the speed stand two shares. *padding*: of the states on which the learner
 evaluates the networks, those that were not visited or that stand there a second time. *of peak*: the arithmetic that
 the algorithm needs (the networks forward and backward, once for each distinct state of a batch) per second, as a share

@@ -1,4 +1,4 @@
-"""One process of the GFlowNet bench: all contenders in one setting. Prints JSON; gflownet.py says what is asked.
+"""One process of the GFlowNet bench: all contenders in one setting. Prints JSON; bench.py says what is asked.
 
 Contenders take turns in rounds, so that a disturbance of the machine meets all of them. All hold the same policy, and
 the learning rates are next to nothing: it stays the same however many iterations a contender makes, and with it the
@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...algos.gflownet import init, nodes_numpy
+from ...algos.gflownet import initial_parameters
 from ...algos.gflownet.batch import Batch, Trajectories
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.sampling import nodes_numpy
 from ...bench.flops import matrix_peak, per_node
 from ...config import apply
 from ...envs.dag.base_numpy import State
@@ -34,7 +35,7 @@ from . import RECORD
 from .discrete_torch import System
 
 STILL = ("lr=1e-12", "lr_z=1e-12")
-CAPACITIES = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)  # of the compiled updates in full.py, as shares of all visits
+CAPACITIES = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)  # of the compiled updates in training_jax.py, as shares of all visits
 BATCHES = 16  # over which lengths and numbers of states are averaged
 
 
@@ -85,42 +86,42 @@ def distinct(trajectories: Trajectories) -> int:
     return len(np.unique(trajectories.x[:-1][trajectories.valid], axis=0))
 
 
-def each_once(trajectories: Trajectories, env: Any) -> int:
+def distinct_states(trajectories: Trajectories, env: Any) -> int:
     return distinct(trajectories)
 
 
-def every_step(trajectories: Trajectories, env: Any) -> int:
+def padded_states(trajectories: Trajectories, env: Any) -> int:
     return trajectories.x[..., 0].size
 
 
-def to_the_longest(trajectories: Trajectories, env: Any) -> int:
+def states_to_longest(trajectories: Trajectories, env: Any) -> int:
     return (longest(trajectories) + 1) * trajectories.valid.shape[1]
 
 
-def every_state(trajectories: Trajectories, env: Any) -> int:
+def all_states(trajectories: Trajectories, env: Any) -> int:
     return env.n_states
 
 
-def as_jax_full(trajectories: Trajectories, env: Any) -> int:
-    visits = every_step(trajectories, env)
+def jax_full_nodes(trajectories: Trajectories, env: Any) -> int:
+    visits = padded_states(trajectories, env)
     if env.n_states is not None and env.n_states <= visits:
         return env.n_states
     return min(n for share in CAPACITIES if (n := int(np.ceil(visits * share))) >= distinct(trajectories))
 
 
 CONTENDERS: dict[str, Contender] = {
-    "torch": Contender(("mode=torch",), to_the_longest),
-    "torch_pure": Contender(("mode=torch_pure", "execution=dense"), every_step),
+    "torch": Contender(("mode=torch",), states_to_longest),
+    "torch_pure": Contender(("mode=torch_pure", "execution=dense"), padded_states),
     "torch_pure, early stop": Contender(
         ("mode=torch_pure", "execution=dense"),
-        each_once,
+        distinct_states,
         lambda config, snapshot: EarlyStop(System(config), snapshot, 0),
     ),
-    "torch_pure, table": Contender(("mode=torch_pure", "execution=table"), every_state),
-    "jax_minimal": Contender(("mode=jax_minimal", "execution=dense"), every_step),
-    "jax_policy": Contender(("mode=jax_policy", "execution=dense"), every_step),
-    "jax_full, plain scan": Contender(("mode=jax_full", "execution=dense"), every_step),
-    "jax_full": Contender(("mode=jax_full",), as_jax_full),
+    "torch_pure, table": Contender(("mode=torch_pure", "execution=table"), all_states),
+    "jax_minimal": Contender(("mode=jax_minimal", "execution=dense"), padded_states),
+    "jax_policy": Contender(("mode=jax_policy", "execution=dense"), padded_states),
+    "jax_full, plain scan": Contender(("mode=jax_full", "execution=dense"), padded_states),
+    "jax_full": Contender(("mode=jax_full",), jax_full_nodes),
 }
 
 
@@ -179,7 +180,7 @@ def _work(config: GFlowNetConfig, snapshot: Snapshot, contenders: list[str]) -> 
         "longest": statistics.fmean(map(longest, batches)),
         "distinct": states,
         "nodes": {n: statistics.fmean(CONTENDERS[n].nodes(batch, env) for batch in batches) for n in contenders},
-        "flops": states * per_node(init.shapes(config, env), env.observation_dim),
+        "flops": states * per_node(initial_parameters.shapes(config, env), env.observation_dim),
     }
 
 

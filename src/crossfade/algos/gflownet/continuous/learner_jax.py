@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Float
 
 from ....envs.dag.continuous_jax import ContinuousEnv
 from ....nn.layers_jax import filled
+from ..batch import MASKED
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_jax import Terms, balance, summary
-from ..policy_jax import MASKED
 from .batch import NO_MOVE, Batch, Kind, Options
 from .density_jax import log_prob
-from .init import density
+from .initial_parameters import density
 from .policy_jax import Choice, Policy
 
 Scalar = Float[Array, ""]
@@ -42,7 +42,7 @@ def terms(policy: Policy, batch: Batch) -> Terms:
     A state tells the density of the transition that leaves it and that of undoing the one that led to it.
     """
     done = jnp.pad(batch.jump, ((1, 0), (0, 0)))
-    times = _Times(
+    times = _StateInputs(
         walking=~done.all(1),
         observation=batch.observation,
         forward=batch.forward,
@@ -53,16 +53,16 @@ def terms(policy: Policy, batch: Batch) -> Terms:
         jump_back=jnp.pad(batch.first, ((1, 0), (0, 0))),
     )
 
-    def evaluate(now: _Times) -> _Said:
+    def evaluate(now: _StateInputs) -> _StateOutputs:
         output = policy(now.observation)
-        return _Said(
+        return _StateOutputs(
             log_pf=_log_prob(policy.kind, output.forward, now.forward, now.ratio, now.jump),
             log_pb=_log_prob(policy.kind, output.backward, now.backward, now.ratio_back, now.jump_back),
             log_flow=output.log_flow,
             log_stop=_log_choice(output.forward, now.forward)[1],
         )
 
-    def step(_: None, now: _Times) -> tuple[None, _Said]:
+    def step(_: None, now: _StateInputs) -> tuple[None, _StateOutputs]:
         silence = jax.tree.map(lambda said: jnp.zeros(said.shape, said.dtype), jax.eval_shape(evaluate, now))
         return None, jax.lax.cond(now.walking, evaluate, lambda _: silence, now)
 
@@ -101,7 +101,7 @@ def log_z(policy: Policy, env: ContinuousEnv, config: GFlowNetConfig) -> float |
     return None
 
 
-class _Times(NamedTuple):
+class _StateInputs(NamedTuple):
     """The states of all trajectories, time first, each with the transitions that leave it and that led to it."""
 
     walking: Any  # (steps + 1,) whether any trajectory has not stopped
@@ -114,7 +114,7 @@ class _Times(NamedTuple):
     jump_back: Any
 
 
-class _Said(NamedTuple):
+class _StateOutputs(NamedTuple):
     """What the networks say of the states of one time."""
 
     log_pf: Array

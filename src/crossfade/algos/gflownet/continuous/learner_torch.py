@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from .. import losses_torch
+from ..batch import MASKED
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_torch import Terms
-from ..policy_torch import MASKED
-from . import density_torch, init
+from . import density_torch, initial_parameters
 from .batch import Batch, Kind, Options
 from .policy_torch import Choice, Policy
 
@@ -21,7 +21,7 @@ from .policy_torch import Choice, Policy
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
     """The policy for an environment, holding these parameters in the config's precision."""
     policy = Policy(
-        init.density(env.params),
+        initial_parameters.density(env.params),
         env.params.observation_dim,
         env.params.n_dim,
         components=config.components,

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ....nn.layers_jax import apply, features, linear, trunk
 from .batch import Kind
-from .init import n_outputs
+from .initial_parameters import n_outputs
 
 
 class Choice(NamedTuple):

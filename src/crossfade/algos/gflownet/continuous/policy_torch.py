@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from .batch import Kind
-from .init import n_outputs
+from .initial_parameters import n_outputs
 
 
 class Choice(NamedTuple):
