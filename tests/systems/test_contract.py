@@ -13,7 +13,7 @@ RING = list(zip(MODES, (*MODES[1:], MODES[0]), strict=True))
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):
     """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.missing_compiler", lambda: "this is a test")
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
 
 
 @pytest.mark.parametrize("mode", MODES[1:])

@@ -14,7 +14,7 @@ from torch.func import functional_call, grad_and_value
 
 from ..errors import NoCounterpart
 from .clipping_torch import clip_by_global_norm
-from .descent_torch import Loss
+from .eager_torch import Loss
 from .state import OptimizerState
 
 Tensors = dict[str, Tensor]
@@ -59,7 +59,7 @@ def update(
 def descent(
     policy: nn.Module, record: OptimizerState, loss: Loss, clip_norm: float | None = None
 ) -> Callable[..., tuple[Tensors, Moments, dict[str, Any]]]:
-    """`step(params, moments, batch, rates) -> (params, moments, info)`: `descent_torch.update` as a pure function.
+    """`step(params, moments, batch, rates) -> (params, moments, info)`: `eager_torch.update` as a pure function.
 
     `params` is a `state_dict` of the policy, which gives structure, not values; only the record's parameters move.
     `rates` are the learning rates of the record's groups, by default those that stand in it.

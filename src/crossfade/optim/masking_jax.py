@@ -1,10 +1,14 @@
-"""Optimisers that own some of the parameters, in JAX; torch's are given theirs when they are made."""
+"""Optimisers that own some of the parameters, and their gradient step, in JAX. In torch: eager_torch.py."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+import equinox as eqx
 import jax
 import optax
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
+
+Loss = Callable[[Any, Any], tuple[Array, Mapping[str, Array]]]
 
 
 def only(tx: optax.GradientTransformation, names: Collection[str]) -> optax.GradientTransformation:
@@ -18,3 +22,12 @@ def only(tx: optax.GradientTransformation, names: Collection[str]) -> optax.Grad
         return tx.update(owned(updates), state, None if params is None else owned(params))
 
     return optax.GradientTransformation(lambda params: tx.init(owned(params)), update)
+
+
+def update(
+    policy: PyTree, tx: optax.GradientTransformation, opt_state: PyTree, loss: Loss, batch: Any
+) -> tuple[PyTree, PyTree, dict[str, Array]]:
+    """The step of `tx` down `loss(policy, batch) -> (value, info)`: policy and state after it, `info` of before it."""
+    (_, info), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(policy, batch)
+    changes, opt_state = tx.update(gradient, opt_state, policy)
+    return eqx.apply_updates(policy, changes), opt_state, dict(info)

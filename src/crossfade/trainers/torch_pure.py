@@ -18,10 +18,9 @@ class TorchPureTrainer(TorchTrainer):
 
     def __init__(self, system: TorchSystem[Any, Any], snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        states = {name: read_torch(made.optimizer, self.policy) for name, made in self.optimizers.items()}
         self.state = PureState(
             {name: tensor.detach().clone() for name, tensor in self.policy.state_dict().items()},
-            {name: functional_torch.init(state) for name, state in states.items()},
+            {name: functional_torch.init(state) for name, state in self.states().items()},
         )
         self.step = step
         compiler, reason = find_compiler()

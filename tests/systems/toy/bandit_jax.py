@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import optax
 
 from crossfade.nn.layers_jax import apply, filled, linear
-from crossfade.optim import descent_jax
+from crossfade.optim import masking_jax
 
 from . import ARMS, FEATURES, Shared
 
@@ -17,7 +17,7 @@ class Bandit(Shared):
         return {"policy": optax.adam(self.config.lr)}
 
     def logits(self, policy, context):
-        return apply(policy, context)
+        return apply(policy, jnp.asarray(context))
 
     def loss(self, policy, batch):
         log_p = (jax.nn.log_softmax(apply(policy, batch["context"])) * jax.nn.one_hot(batch["action"], ARMS)).sum(-1)
@@ -26,7 +26,7 @@ class Bandit(Shared):
 
     def update(self, policy, optimizers, opt_states, batch):
         tx, opt_state = optimizers["policy"], opt_states["policy"]
-        policy, opt_state, info = descent_jax.update(policy, tx, opt_state, self.loss, batch)
+        policy, opt_state, info = masking_jax.update(policy, tx, opt_state, self.loss, batch)
         return policy, {"policy": opt_state}, info
 
     def train(self, policy, optimizers, opt_states, buffer, step, n):

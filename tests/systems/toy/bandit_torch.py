@@ -1,6 +1,6 @@
 import torch
 
-from crossfade.optim import descent_torch, functional_torch
+from crossfade.optim import eager_torch, functional_torch
 from crossfade.trainers.system import PureState, Scheduled
 
 from . import ARMS, FEATURES, Shared
@@ -29,7 +29,7 @@ class Bandit(Shared):
         return value, {"loss": value, "reward": batch["reward"].mean()}
 
     def update(self, policy, optimizers, batch):
-        return descent_torch.update(policy, optimizers["policy"].optimizer, self.loss, batch)
+        return eager_torch.update(policy, optimizers["policy"].optimizer, self.loss, batch)
 
     def learn(self, policy, optimizers, batch, steps):
         return steps["policy"](batch)

@@ -1,5 +1,8 @@
-"""What trainers must be ready for: an actor-critic that learns from a fixed dataset, with a critic under SGD with momentum
-and a schedule, an actor under clipped Adam stepped every second update, target networks, and statistics in buffers."""
+"""What trainers must be ready for: an actor-critic that learns from a fixed dataset.
+
+Its critic is under SGD with momentum and a schedule, its actor under clipped Adam and stepped every second update; it
+has target networks that follow by averaging, and buffers of floats and of integers.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -71,12 +74,8 @@ class Shared:
                 weight = random.uniform(own, (fan_out, fan_in), np.float64, -bound, bound).astype(self.config.dtype)
                 found |= {f"{network}.{i}.weight": weight, f"{network}.{i}.bias": np.zeros_like(weight[:, 0])}
         targets = {f"target_{name}": array.copy() for name, array in found.items()}
-        return {
-            "updates": np.zeros((), np.int64),
-            "mean": np.zeros(STATES, self.config.dtype),
-            **found,
-            **targets,
-        }
+        statistics = {"updates": np.zeros((), np.int64), "mean": np.zeros(STATES, self.config.dtype)}
+        return {**statistics, **found, **targets}
 
     def owned(self, network: str) -> list[str]:
         return [name for name in self.parameters() if name.startswith(f"{network}.")]

@@ -8,10 +8,9 @@ import optax
 from jaxtyping import Array
 
 from crossfade.nn.layers_jax import apply, name, trunk
-from crossfade.optim import descent_jax
+from crossfade.optim import masking_jax
 from crossfade.optim.clipping_jax import clip_by_global_norm
 from crossfade.optim.ema_jax import ema
-from crossfade.optim.masking_jax import only
 from crossfade.trainers.system import Objective
 
 from . import CLIP_NORM, DECAY, GAMMA, MOMENTUM, NETWORKS, PERIOD, RATE, STATES, TRANSITIONS, Batch, Shared
@@ -56,17 +55,17 @@ def actor_loss(policy: Policy, batch: Batch):
 
 class ActorCritic(Shared):
     def make_policy(self, parameters):
-        networks = {
-            prefix + name: trunk(list(widths)) for name, widths in NETWORKS.items() for prefix in ("", "target_")
-        }
-        policy = Policy(**networks, mean=jnp.zeros(STATES), updates=jnp.zeros((), int))
+        networks = {name: trunk(list(widths)) for name, widths in NETWORKS.items()}
+        targets = {f"target_{name}": network for name, network in networks.items()}
+        policy = Policy(**networks, **targets, mean=jnp.zeros(STATES), updates=jnp.zeros((), int))
         return jax.tree_util.tree_map_with_path(lambda path, _: jnp.array(parameters[name(path)]), policy)
 
     def make_optimizers(self, policy):
         schedule = lambda count: self.config.lr * DECAY ** (count // PERIOD)
         critic = optax.chain(optax.trace(MOMENTUM), optax.scale_by_learning_rate(schedule))
         actor = optax.chain(clip_by_global_norm(CLIP_NORM), optax.adam(self.config.lr / 5))
-        return {"critic": only(critic, self.owned("critic")), "actor": only(actor, self.owned("actor"))}
+        made = {"critic": critic, "actor": actor}
+        return {name: masking_jax.only(tx, self.owned(name)) for name, tx in made.items()}
 
     def objectives(self):
         return {"critic": Objective(critic_loss), "actor": Objective(actor_loss, CLIP_NORM)}
@@ -75,7 +74,7 @@ class ActorCritic(Shared):
         updates = policy.updates + 1
         mean = policy.mean + (batch.state.mean(0) - policy.mean) / updates
         policy = eqx.tree_at(lambda p: (p.mean, p.updates), policy, (mean, updates))
-        learn = lambda name, loss, policy: descent_jax.update(policy, optimizers[name], opt_states[name], loss, batch)
+        learn = lambda name, loss, policy: masking_jax.update(policy, optimizers[name], opt_states[name], loss, batch)
         policy, critic, info = learn("critic", critic_loss, policy)
         skip = lambda policy: (policy, opt_states["actor"], {"actor_loss": jnp.zeros((), mean.dtype)})
         policy, actor, told = jax.lax.cond(
@@ -95,7 +94,8 @@ class ActorCritic(Shared):
         key = jax.random.wrap_key_data(jnp.asarray(self.key))
 
         def once(state, step):
-            index = jax.random.randint(jax.random.fold_in(key, step), (self.config.batch_size,), 0, TRANSITIONS)
+            own, n = jax.random.fold_in(key, step), self.config.batch_size
+            index = jax.random.randint(own, (n,), 0, TRANSITIONS, jnp.int32)
             batch = Batch(*(column[index] for column in dataset), step)
             policy, opt_states, info = self.update(state[0], optimizers, state[1], batch)
             return (policy, opt_states), info

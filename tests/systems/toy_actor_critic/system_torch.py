@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from crossfade.bridge.optimizers_torch import advance
-from crossfade.optim import descent_torch, functional_torch
+from crossfade.optim import eager_torch, functional_torch
 from crossfade.optim.ema_torch import ema
 from crossfade.trainers.system import Objective, PureState, Scheduled
 
-from . import ACTIONS, CLIP_NORM, DECAY, GAMMA, MOMENTUM, NETWORKS, PERIOD, RATE, STATES, Batch, Shared
+from . import CLIP_NORM, DECAY, GAMMA, MOMENTUM, NETWORKS, PERIOD, RATE, STATES, Batch, Shared
 
 
 class Policy(nn.Module):
@@ -72,7 +72,7 @@ class ActorCritic(Shared):
 
     def update(self, policy, optimizers, batch):
         steps = {
-            name: lambda b, loss=loss, clip=clip, made=optimizers[name]: descent_torch.update(
+            name: lambda b, loss=loss, clip=clip, made=optimizers[name]: eager_torch.update(
                 policy, made.optimizer, loss, b, clip
             )
             for name, (loss, clip) in self.objectives().items()
@@ -124,6 +124,3 @@ def averaged(params: dict[str, Tensor]) -> dict[str, Tensor]:
     """The target networks after an update."""
     targets = {name: p for name, p in params.items() if name.startswith("target_")}
     return params | ema(targets, {name: params[name.removeprefix("target_")] for name in targets}, RATE)
-
-
-assert ACTIONS  # both halves are made of the same shapes

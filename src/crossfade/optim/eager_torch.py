@@ -1,4 +1,4 @@
-"""One gradient step on a loss, in torch. Twin: descent_jax.py; as a function of tensors: functional_torch.descent."""
+"""The gradient step of an optimiser, in torch. As a function of tensors: functional_torch; in JAX: masking_jax."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
