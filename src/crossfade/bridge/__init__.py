@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .mapping import Mapping as Mapping
     from .matching import match as match
     from .optimizers import to_optax as to_optax, to_torch_optimizer as to_torch_optimizer
+    from .rates import with_learning_rate as with_learning_rate
     from .rules import Rule as Rule
     from .step import Step as Step
     from .transfer import to_jax as to_jax, to_torch as to_torch
@@ -23,5 +24,6 @@ __getattr__, __dir__, __all__ = lazy(
         "to_optax": "optimizers",
         "to_torch": "transfer",
         "to_torch_optimizer": "optimizers",
+        "with_learning_rate": "rates",
     },
 )
