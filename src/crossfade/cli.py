@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from .verbs.train import Train
 
 DESCRIPTION = "Move reinforcement-learning systems between PyTorch and JAX one component at a time, with proof."
 
-GENERAL: dict[str, Callable[..., Any]] = {
+GENERAL: dict[str, type[Any]] = {
     "list": List,
     "train": Train,
     "climb": Climb,
@@ -62,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _verbs(words: list[str]) -> dict[str, Callable[..., Any]]:
+def _verbs(words: list[str]) -> dict[str, type[Any]]:
     """The general verbs, `eval` with the options of the run that is named, and the verbs of the systems."""
     own = {name: load_attribute(item.target) for record in systems().values() for name, item in record.verbs.items()}
     return GENERAL | ({"eval": eval_verb.for_run(words[1:])} if words[0] == "eval" else {}) | own

@@ -289,8 +289,8 @@ def test_without_exact_draws_there_is_an_elbo_and_no_eubo(unlisted, monkeypatch)
 
 @pytest.mark.parametrize("bad", [{"samples": 1}, {"backward_samples": 0}])
 def test_an_effort_of_nothing_is_refused(bad):
-    with pytest.raises(UsageError, match="expected at least"):
-        evaluate.Effort(**bad)
+    with pytest.raises(UsageError, match="expected an integer from"):
+        evaluate.SamplingEffort(**bad)
 
 
 SMALL = ["hidden=8", "batch_size=4", "steps=2", "chunk=2", "log_every=2", "mode=torch", "backward=uniform"]
