@@ -13,7 +13,7 @@ from .trainer import Clock, columns
 
 
 class Counter:
-    """Updates that an optimiser has made: SGD keeps no count, and a schedule in another mode may depend on it."""
+    """Updates that an optimiser has made: SGD does not count its own, but a schedule in another mode may have to."""
 
     def __init__(self, made: Scheduled, so_far: OptimizerState | None):
         self.count = 0 if so_far is None else so_far.step
