@@ -34,13 +34,14 @@ INNER = {  # two sides of a mechanism, each with its own business
 OWN_ARGUMENTS = {"key", "device", "optimizer", "optimizers", "tx", "opt_state", "opt_states", "scheduler"}
 """What only one framework can mean: keys and devices, and optimisers, which torch changes in place."""
 
-BASE = {"errors", "_lazy", "loading", "config", "config_values", "__version__"}
+BASE = {"errors", "_lazy", "loading", "ranges", "config", "config_values", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_lazy": set(),
     "loading": {"errors"},
+    "ranges": {"errors"},
     "config_values": {"errors"},
-    "config": {"config_values", "errors", "loading"},
+    "config": {"config_values", "errors", "loading", "ranges"},
     "registry": BASE - {"config"},
     "random": BASE,
     "optim": BASE,
