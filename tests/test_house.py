@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_lazy": set(),
     "loading": {"errors"},
-    "ranges": {"errors"},
+    "ranges": {"config_values", "errors"},
     "config_values": {"errors"},
     "config": {"config_values", "errors", "loading", "ranges"},
     "registry": BASE - {"config"},
