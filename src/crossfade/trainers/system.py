@@ -11,7 +11,7 @@ decides. Randomness comes from the config's seed and the number of the update al
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -65,6 +65,7 @@ Info = Mapping[str, Any]
 """Scalars of one update, by the name under which they are logged."""
 
 
+@runtime_checkable
 class TorchSystem(Protocol[Batch, Buffer]):
     """The torch half: modes `torch` and `torch_pure`, and the sampling half of `jax_minimal`."""
 
@@ -129,6 +130,7 @@ class TorchSystem(Protocol[Batch, Buffer]):
         ...
 
 
+@runtime_checkable
 class JaxSystem(Protocol[Batch, Buffer]):
     """The JAX half: modes `jax_policy` and `jax_full`, and the learning half of `jax_minimal`."""
 

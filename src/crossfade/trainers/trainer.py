@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Clock:
         return {f"time/{part}": spent / total for part, spent in self.seconds.items()}
 
 
+@runtime_checkable
 class Trainer(Protocol):
     """Runs updates of a system in one mode."""
 
