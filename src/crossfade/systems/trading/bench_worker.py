@@ -23,7 +23,7 @@ from ...envs.trading.params import TradingParams
 
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
-OLD_WORLD = Path(__file__).parents[3] / "benchmarks" / "trading_pandas.py"
+OLD_WORLD = Path(__file__).parents[4] / "benchmarks" / "trading_pandas.py"
 
 
 @runtime_checkable

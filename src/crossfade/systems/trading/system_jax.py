@@ -156,8 +156,9 @@ class System:
 
 def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
     """What the network with these parameters says of normalised observations."""
-    policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
-    return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
+    with jax.enable_x64(config.dtype == "float64"):
+        policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+        return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
 
 
 def _value(policy: ActorCritic, observation: Float[Array, "n o"]) -> Float[Array, " n"]:
