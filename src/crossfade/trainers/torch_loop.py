@@ -31,16 +31,16 @@ class TorchTrainer:
         self.notes: dict[str, str] = {}
         self.policy = system.make_policy(snapshot.parameters)
         self.buffer = system.start_buffer(snapshot.buffer)
-        self.optimizers = self.optimizers_at(step, snapshot)
+        self.optimizers = self._optimizers_at(step, snapshot)
         self.counters = {name: Counter(made, snapshot.optimizers.get(name)) for name, made in self.optimizers.items()}
 
-    def optimizers_at(self, step: int, snapshot: Snapshot | None = None) -> dict[str, Scheduled]:
+    def _optimizers_at(self, step: int, snapshot: Snapshot) -> dict[str, Scheduled]:
         """The optimisers after `step` updates: rates and the like by the config, moments by the snapshot."""
         made = self.system.make_optimizers(self.policy)
         for name, (optimizer, scheduler) in made.items():
             if scheduler is not None:
                 advance(scheduler, step)
-            if snapshot is not None and name in snapshot.optimizers:
+            if name in snapshot.optimizers:
                 hyper = read_torch(optimizer, self.policy).groups
                 write_torch(replace(snapshot.optimizers[name], groups=hyper), optimizer, self.policy)
         return made
