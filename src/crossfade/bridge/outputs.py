@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -83,6 +85,27 @@ def pair_outputs(
             "compared. Give another example."
         )
     return names
+
+
+def in_torch_layout(result: Any, jax_result: Any) -> Callable[[Any], dict[str, jax.Array]]:
+    """A function that gives results like `jax_result` by the names and in the layout of `result`, which the torch
+    module returned for the same weights and input."""
+    ours, theirs = torch_outputs(result), jax_outputs(jax_result)
+    shapes = {name: array.shape for name, array in theirs.items()}
+    names = pair_outputs(ours, shapes, has_keys(result) or has_keys(jax_result), channels_last=True)
+    moved = set()
+    for name, array in ours.items():
+        apart = [_distance(layout, np.asarray(theirs[names[name]]), "none") for layout in _layouts(array, True)]
+        if apart[0] > apart[-1]:
+            moved.add(name)
+
+    def arrange(jax_result: Any) -> dict[str, jax.Array]:
+        found = jax_outputs(jax_result)
+        return {
+            ours: jnp.moveaxis(found[name], -1, 1) if ours in moved else found[name] for ours, name in names.items()
+        }
+
+    return arrange
 
 
 def _listed(names: Any) -> str:
