@@ -17,7 +17,6 @@ import optax
 from jaxtyping import PyTree
 
 from ...algos.ppo import sharing
-from ...algos.ppo.masked_jax import choose, log_probs
 from ...algos.ppo.network_jax import ActorCritic
 from ...envs.trading import build, synthetic
 from ...envs.trading.bars import Bars
@@ -27,6 +26,7 @@ from ...envs.trading.params import Rules, TradingParams
 from ...envs.trading.sessions import within
 from ...envs.trading.trading_numpy import Trading
 from ...nn import normalizer_numpy
+from ...nn.categorical_jax import choose, log_probs
 from . import world
 from .config import TradingConfig
 from .data import HELD_OUT
