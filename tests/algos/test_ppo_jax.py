@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
 
-from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
+from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax as rollout, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
 from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
-from crossfade.nn import normalizer_jax as normalizer
+from crossfade.nn import categorical_jax as masked_jax, normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled
 from crossfade.systems.trading import data
 from crossfade.systems.trading.config import TradingConfig

@@ -12,7 +12,7 @@ import pytest
 from ppo_toy import DATA, WORLD, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import full, learner_jax
+from crossfade.algos.ppo import learner_jax, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.config import apply
 from crossfade.errors import UsageError

@@ -21,10 +21,10 @@ from crossfade.config import apply
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.registry import find
 from crossfade.run import RunDir
+from crossfade.run.evaluation import Evaluation
 from crossfade.run.settings import MODES
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.curriculum import Curriculum
-from crossfade.run.evaluation import Evaluation
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.trainers.saving import adopt, snapshot_of
 from crossfade.trainers.system import Snapshot

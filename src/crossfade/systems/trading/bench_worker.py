@@ -214,7 +214,7 @@ class Ppo:
     def __init__(self, words: list[str], updates: int = 1, processes: bool = False):
         import torch
 
-        from ...algos.ppo import host
+        from ...algos.ppo import rollout_numpy as host
         from ...config import apply
         from ...trainers.making import make_trainer
         from . import RECORD, system_torch
