@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "systems": BASE
     | {"registry", "random", "optim", "nn", "run", "envs", "algos", "bridge", "checkpoint", "parity", "verdict"}
-    | {"trainers", "bench", "verbs"},
+    | {"trainers", "bench", "verbs", "doctor"},
 }
 """Who may import whom: ARCHITECTURE.md in one table. A system's folder may not know another system's."""
 

@@ -71,45 +71,41 @@ def print_environment(found: dict[str, Any]) -> int:
     return 1 if {"torch", "jax"} & set(found["missing_extras"]) else 0
 
 
-def sort(targets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Of what the user names: the environments by name, and all the rest, which are models."""
-    from .envs.dag.params import Params
-    from .envs.dag.registry import ALL, params_class
+@dataclass(frozen=True)
+class Examined:
+    """What a system says of a world that a user named."""
+
+    lines: list[str]
+    """What it is, for the terminal."""
+    problems: list[str]
+    """Every promise it breaks, in words."""
+    facts: dict[str, Any]
+    """The same for JSON."""
+
+    def text(self) -> str:
+        """For the terminal."""
+        broken = [f"  BROKEN  {problem}" for problem in self.problems]
+        return "\n".join([*self.lines, *(broken or ["  well: both twins keep the protocol, and they are equal"])])
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**self.facts, "problems": self.problems}
+
+
+def examine_worlds(targets: tuple[str, ...]) -> tuple[list[Examined], tuple[str, ...]]:
+    """What the systems find in those of the targets that are worlds, and all other targets, which are models."""
     from .loading import load_attribute
+    from .registry import systems
 
-    environments = {}
+    examiners = [load_attribute(system.examine) for system in systems().values() if system.examine]
+    found, models = [], []
     for target in targets:
-        value = params_class(target) if target in ALL else load_attribute(target)
-        if isinstance(value, type) and issubclass(value, Params):
-            value = value()
-        if isinstance(value, Params):
-            environments[target] = value
-    return environments, tuple(target for target in targets if target not in environments)
-
-
-def examine_environment(params: Any) -> dict[str, Any]:
-    """The sizes of an environment, and every promise it breaks, in words."""
-    from .envs.dag import conformance
-    from .envs.dag.registry import make
-
-    sizes = ("n_actions", "n_parents", "max_steps", "observation_dim", "n_states")
-    problems = conformance.check(make(params, "numpy"), make(params, "jax"))
-    return {"params": str(params), **{size: getattr(params, size) for size in sizes}, "problems": problems}
-
-
-def print_environments(found: dict[str, dict[str, Any]]) -> None:
-    """What `examine_environment` found, environment by environment."""
-    for report in found.values():
-        states = "states not numbered" if report["n_states"] is None else f"{report['n_states']} states"
-        print(report["params"])
-        print(
-            f"  {report['n_actions']} actions, {report['n_parents']} backward actions, trajectories of at most "
-            f"{report['max_steps']} steps, {states}"
-        )
-        for problem in report["problems"]:
-            print(f"  BROKEN  {problem}")
-        if not report["problems"]:
-            print("  well: both twins keep the protocol, and they are equal")
+        examined = next((seen for examine in examiners if (seen := examine(target)) is not None), None)
+        if examined is None:
+            models.append(target)
+        else:
+            found.append(examined)
+    return found, tuple(models)
 
 
 @dataclass(frozen=True)
