@@ -16,6 +16,12 @@ def started(config, env):
     return policy, tx, tx.init(policy)
 
 
+def with_optimizers(system, policy):
+    """The optimisers of a JAX system and their states, as the trainers hold them."""
+    optimizers = system.make_optimizers(policy)
+    return optimizers, {name: tx.init(policy) for name, tx in optimizers.items()}
+
+
 def tiny(**settings):
     settings = {"env": SMALL, "hidden": 8, "batch_size": 8, "dtype": "float64", **settings}
     return GFlowNetConfig(**settings)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from crossfade.algos.gflownet.batch import Noise
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import vectorized
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import make

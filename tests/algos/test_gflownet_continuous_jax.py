@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gflownet_small import with_optimizers
 from scipy import integrate, stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
@@ -232,22 +233,22 @@ def test_times_after_the_last_stop_change_nothing(x64):
 @pytest.mark.parametrize("params, loss, backward", [(CUBE, "tb", "shared"), (TORUS, "fldb", "learned")])
 def test_compiled_training_is_training_on_the_host_in_chunks_of_any_size(x64, params, loss, backward):
     system, policy = started(params, loss=loss, backward=backward, epsilon=0.2, clip_norm=1.0)
-    tx = system.make_optimizer(policy)
+    optimizers = system.make_optimizers(policy)
 
     def on_host():
-        policy_, opt_state, losses = policy, tx.init(policy), []
-        update = jax.jit(lambda policy, opt_state, batch: system.update(policy, tx, opt_state, batch))
+        policy_, (_, states), losses = policy, with_optimizers(system, policy), []
+        update = jax.jit(lambda policy, states, batch: system.update(policy, optimizers, states, batch))
         for step in range(6):
             batch, _ = system.collect(policy_, None, step)
-            policy_, opt_state, info = update(policy_, opt_state, batch)
+            policy_, states, info = update(policy_, states, batch)
             losses.append(info["loss"])
         return losses
 
     def compiled(*chunks):
         policy_, losses, step = jax.tree.map(jnp.copy, policy), [], 0
-        opt_state = tx.init(policy_)
+        states = with_optimizers(system, policy_)[1]
         for n in chunks:
-            policy_, opt_state, _, metrics = system.train(policy_, tx, opt_state, None, step, n)
+            policy_, states, _, metrics = system.train(policy_, optimizers, states, None, step, n)
             losses, step = [*losses, *metrics["loss"]], step + n
         return losses
 
@@ -280,9 +281,8 @@ LEARNING = {
 def test_the_target_is_learned(name):
     system = System(replace(LEARNING[name], mode="jax_full"))
     policy = system.make_policy(system.parameters())
-    tx = system.make_optimizer(policy)
     assert system.evaluate(policy).metrics["eval/gap"] > 0.5
-    policy, *_ = system.train(policy, tx, tx.init(policy), None, 0, system.config.steps)
+    policy, *_ = system.train(policy, *with_optimizers(system, policy), None, 0, system.config.steps)
     found = system.evaluate(policy).metrics
     assert found["eval/log_z_error"] < 0.05
     assert 0 <= found["eval/gap"] + 3 * found["eval/gap_se"] < 0.1

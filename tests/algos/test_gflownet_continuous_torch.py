@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from crossfade.algos.gflownet.evaluation.evaluate.evaluate import Effort
 from scipy import stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
@@ -20,6 +19,7 @@ from crossfade.algos.gflownet.continuous import (
 )
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE
 from crossfade.algos.gflownet.continuous.policy_torch import Choice
+from crossfade.algos.gflownet.evaluation.evaluate import SamplingEffort
 from crossfade.envs.dag.continuous_params import EDGE
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.grid.params import GridParams
@@ -241,19 +241,19 @@ def test_the_target_is_drawn_and_weighed_exactly(params):
 @pytest.mark.parametrize("params", [CUBE, TORUS, TorusParams(3, 2)], ids=str)
 def test_an_evaluation_bounds_log_z(params):
     system, policy = started(params, flat=True, z_init=1.0)
-    metrics = system.evaluate(policy, Effort(500)).metrics
+    metrics = system.evaluate(policy, SamplingEffort(500)).metrics
     assert metrics["eval/elbo"] < params.log_z < metrics["eval/eubo"]
     assert metrics["eval/log_z_error"] == abs(1 - params.log_z)
     assert ("eval/histogram_tv" in metrics) == (params.n_dim == 2)
-    assert metrics == system.evaluate(policy, Effort(500)).metrics  # the same draws
+    assert metrics == system.evaluate(policy, SamplingEffort(500)).metrics  # the same draws
 
 
 @pytest.mark.parametrize("loss", ["tb", "vargrad", "db", "subtb", "fldb"])
 def test_every_loss_goes_down_on_a_batch_and_estimates_log_z_or_not(loss):
     system, policy = started(TORUS, loss=loss, clip_norm=100.0)
-    optimizer = system.make_optimizer(policy)
+    optimizers = system.make_optimizers(policy)
     batch = system.tensors(system.collect_one_by_one(policy, None, 0)[0])
-    values = [float(system.update(policy, optimizer, batch)["loss"]) for _ in range(20)]
+    values = [float(system.update(policy, optimizers, batch)["loss"]) for _ in range(20)]
     assert values[-1] < values[0]
     log_z = learner_torch.log_z(policy, system.env, system.config)
     assert (log_z is None) == (loss == "vargrad")

@@ -8,7 +8,7 @@ import pytest
 
 from crossfade.algos.gflownet.batch import Noise
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.evaluation.evaluate import (
+from crossfade.algos.gflownet.evaluation import (
     bounds,
     evaluate,
     exact_numpy,
@@ -16,7 +16,7 @@ from crossfade.algos.gflownet.evaluation.evaluate import (
     object_probability,
     upstream_metrics,
 )
-from crossfade.algos.gflownet.sampling import parents_numpy, vectorized
+from crossfade.algos.gflownet.sampling import vectorized
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.envs.dag import ground_truth
@@ -70,7 +70,7 @@ class Tabular:
 
     def sample_back(self, policy, x, key):
         gumbel = random.gumbel(key, (self.env.max_steps, len(x), self.env.n_parents), np.float64)
-        return parents_numpy.sample_back(
+        return vectorized.sample_back(
             lambda state, gumbel: (self.log_pb[self.env.index(state)] + gumbel).argmax(-1), self.env, x, gumbel
         )
 
@@ -145,7 +145,7 @@ WORLDS = [HypergridParams(2, 4), IsingParams(2, 0.3), ToyParams()]
 @pytest.mark.parametrize("params", WORLDS, ids=str)
 def test_bounds_of_a_perfect_policy_are_log_z(params, unlisted):
     system = Tabular(params)
-    found = system.evaluate(system.perfect(), evaluate.Effort(200, 3), log_z=system.graph.log_z).metrics
+    found = system.evaluate(system.perfect(), evaluate.SamplingEffort(200, 3), log_z=system.graph.log_z).metrics
     for name in ("eval/elbo", "eval/eubo"):
         assert found[name] == pytest.approx(system.graph.log_z, abs=1e-12)
     assert found["eval/gap_se"] < 1e-12 and found["eval/log_z_error"] < 1e-12
@@ -156,7 +156,7 @@ def test_bounds_of_a_perfect_policy_are_log_z(params, unlisted):
 @pytest.mark.parametrize("params", WORLDS, ids=str)
 def test_bounds_hold_log_z_between_them(params, unlisted):
     system = Tabular(params)
-    found = system.evaluate(system.random(), evaluate.Effort(2000)).metrics
+    found = system.evaluate(system.random(), evaluate.SamplingEffort(2000)).metrics
     assert found["eval/elbo"] + 4 * found["eval/elbo_se"] < system.graph.log_z
     assert found["eval/eubo"] - 4 * found["eval/eubo_se"] > system.graph.log_z
     policy, graph = system.random(), system.graph
@@ -195,7 +195,7 @@ def test_an_object_above_too_many_states_is_refused():
 def test_exact_and_sampled_metrics_agree():
     system = Tabular(HypergridParams(2, 8))
     policy = system.random(spread=0.3)
-    found = system.evaluate(policy, evaluate.Effort(5000, 30), log_z=1.0).metrics
+    found = system.evaluate(policy, evaluate.SamplingEffort(5000, 30), log_z=1.0).metrics
     assert found["sampled/tv"] == pytest.approx(found["eval/tv"], abs=found["sampled/tv_perfect"])
     assert abs(found["sampled/mean_reward"] - found["eval/mean_reward"]) < 4 * found["sampled/mean_reward_se"]
     for name in ("nll_tt", "corr_probs_rewards", "corr_logprobs_logrewards", "var_logrewards_logp"):
@@ -209,12 +209,12 @@ def test_exact_and_sampled_metrics_agree():
 def test_a_perfect_sampler_scores_what_is_printed_beside_it():
     system = Tabular(HypergridParams(2, 5))
     policy, names = system.perfect(), ("sampled/tv", "sampled/kl", "sampled/jsd", "sampled/mode_coverage")
-    many = [system.evaluate(policy, evaluate.Effort(200, 1, seed)).metrics for seed in range(20)]
+    many = [system.evaluate(policy, evaluate.SamplingEffort(200, 1, seed)).metrics for seed in range(20)]
     for name in names:
         scores = [found[name] for found in many]
         error = np.std(scores) / np.sqrt(len(scores))
         assert abs(np.mean(scores) - many[0][f"{name}_perfect"]) < 4 * error + 1e-4, name
-    worse = system.evaluate(system.random(), evaluate.Effort(200, 1)).metrics
+    worse = system.evaluate(system.random(), evaluate.SamplingEffort(200, 1)).metrics
     assert worse["sampled/tv"] > 1.5 * worse["sampled/tv_perfect"]
 
 
@@ -257,7 +257,7 @@ def test_evaluations_repeat_and_do_not_touch_the_streams_of_training(unlisted):
     system.sample = lambda policy, key, *rest, **more: (keys.append(key), sample(policy, key, *rest, **more))[1]
     first = system.evaluate(policy).metrics
     assert system.evaluate(policy).metrics == first
-    assert system.evaluate(policy, evaluate.Effort(500, seed=1)).metrics["eval/elbo"] != first["eval/elbo"]
+    assert system.evaluate(policy, evaluate.SamplingEffort(500, seed=1)).metrics["eval/elbo"] != first["eval/elbo"]
     training = random.split(random.key(0))[0]
     streams = [random.fold_in(training, step).tolist() for step in range(1000)]
     assert not any(key.tolist() in streams for key in keys)
@@ -281,7 +281,7 @@ def test_without_exact_draws_there_is_an_elbo_and_no_eubo(unlisted, monkeypatch)
     monkeypatch.setattr(evaluate, "objects_of", lambda params: None)
     monkeypatch.setattr(evaluate, "target_draws", lambda *arguments: None)
     system = Tabular(HypergridParams(2, 4))
-    found = system.evaluate(system.random(), evaluate.Effort(50), log_z=0.0)
+    found = system.evaluate(system.random(), evaluate.SamplingEffort(50), log_z=0.0)
     assert "eval/elbo" in found.metrics and "upstream/nll_tt" in found.metrics
     assert not {"eval/eubo", "eval/log_z_error", "sampled/tv", "upstream/nll_tt_perfect"} & found.metrics.keys()
     assert "drawn from the policy" in found.test_set
@@ -324,7 +324,7 @@ def test_both_frameworks_are_judged_by_the_same_trajectories(x64):
     found = []
     for system in (TorchSystem(config), JaxSystem(config)):
         policy = system.make_policy(system.parameters())
-        found.append(system.evaluate(policy, evaluate.Effort(40, 2)))
+        found.append(system.evaluate(policy, evaluate.SamplingEffort(40, 2)))
     ours, theirs = found
     assert ours.metrics.keys() == theirs.metrics.keys()
     for name in ours.metrics:
@@ -337,10 +337,10 @@ def test_a_world_too_large_to_list_is_learned():
     """Spins on a 4 x 4 torus, 43 million states. Measured: gap 0.057 +- 0.004 around log Z 14.5611, 50 CPU seconds."""
     words = ("env=ising", "env.side=4", "backward=uniform", "batch_size=128", "lr=3e-3", "lr_period=1500")
     trainer = make_trainer(find("gflownet"), apply(GFlowNetConfig(), (*words, "lr_gamma=0.3", "execution=dense")))
-    before = trainer.evaluate(evaluate.Effort(2000)).metrics
+    before = trainer.evaluate(evaluate.SamplingEffort(2000)).metrics
     assert before["eval/gap"] > 5
     trainer.run(0, 5000)
-    found = trainer.evaluate(evaluate.Effort(10_000)).metrics
+    found = trainer.evaluate(evaluate.SamplingEffort(10_000)).metrics
     assert found["eval/gap"] + 3 * found["eval/gap_se"] < 0.1
     assert found["eval/elbo"] - 3 * found["eval/elbo_se"] < found["eval/elbo_perfect"]
     assert found["eval/eubo"] + 3 * found["eval/eubo_se"] > found["eval/eubo_perfect"]

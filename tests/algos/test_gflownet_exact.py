@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from crossfade.algos.gflownet.evaluation.evaluate.noise_floor import jsd_floor, total_variation_floor
 
-from crossfade.algos.gflownet.evaluation.evaluate import exact_jax, exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_jax, exact_numpy
+from crossfade.algos.gflownet.evaluation.noise_floor import jsd_floor, total_variation_floor
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.grid.grid_numpy import Grid
 from crossfade.envs.dag.grid.params import GridParams

@@ -20,7 +20,7 @@ from crossfade.algos.gflownet import (
     losses_torch,
 )
 from crossfade.algos.gflownet.batch_torch import to_tensors
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import acting_torch, nodes_numpy, noise_numpy, vectorized
 from crossfade.bridge.libraries import named_leaves
 from crossfade.envs.dag.bayesnet.params import BayesNetParams

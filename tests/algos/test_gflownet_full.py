@@ -9,7 +9,7 @@ import pytest
 from gflownet_small import SMALL, started, tiny
 
 from crossfade.algos.gflownet import learner_jax, training_jax
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid

@@ -9,7 +9,7 @@ import torch
 from gflownet_small import SMALL, started, tiny
 
 from crossfade.algos.gflownet import initial_parameters, learner_jax, losses_jax
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import (
     distinct_jax,
     nodes_jax,

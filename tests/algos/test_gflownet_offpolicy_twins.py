@@ -43,7 +43,7 @@ FAULTY = (*CASES["weighted, shared"], "legacy_double_step=true", "clip_norm=0.5"
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):
     """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for"))
 
 
 def config(*words: str) -> GFlowNetConfig:

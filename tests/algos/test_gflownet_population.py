@@ -6,9 +6,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from gflownet_small import tiny
+from gflownet_small import tiny, with_optimizers
 
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.learner_jax import log_pf_table, log_z
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.enumeration import enumerate_states
@@ -28,8 +28,7 @@ def alone(config, steps):
     """
     system = System(replace(config, execution="table"))
     policy = system.make_policy(system.parameters())
-    tx = system.make_optimizer(policy)
-    policy, *_, metrics = system.train(policy, tx, tx.init(policy), system.start_buffer(), 0, steps)
+    policy, *_, metrics = system.train(policy, *with_optimizers(system, policy), system.start_buffer(), 0, steps)
     return metrics, policy, system
 
 

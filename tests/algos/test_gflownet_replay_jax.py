@@ -12,7 +12,7 @@ import pytest
 from gflownet_small import SMALL, tiny
 
 from crossfade.algos.gflownet import expected_loss_jax, training_jax
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import (
     noise_jax,
     noise_numpy,
@@ -228,8 +228,8 @@ MIXED = {
 
 def trained(run, *chunks):
     """Losses, parameters and buffer after plain gradient descent, so that parameters tell the gradients."""
-    policy, tx = run.make_policy(run.parameters()), optax.sgd(0.01)
-    state, losses, step = (policy, tx.init(policy), run.start_buffer()), [], 0
+    policy, tx = run.make_policy(run.parameters()), {"policy": optax.sgd(0.01)}
+    state, losses, step = (policy, {"policy": tx["policy"].init(policy)}, run.start_buffer()), [], 0
     for n in chunks:
         *state, metrics = run.train(state[0], tx, *state[1:], step, n)
         losses, step = [*losses, *np.asarray(metrics["loss"])], step + n
@@ -238,12 +238,12 @@ def trained(run, *chunks):
 
 def trained_on_the_host(run, n):
     """The same by way of batches that a NumPy environment collects."""
-    policy, tx = run.make_policy(run.parameters()), optax.sgd(0.01)
-    opt_state, buffer, losses = tx.init(policy), run.start_buffer(), []
-    update = eqx.filter_jit(lambda policy, opt_state, batch: run.update(policy, tx, opt_state, batch))
+    policy, tx = run.make_policy(run.parameters()), {"policy": optax.sgd(0.01)}
+    states, buffer, losses = {"policy": tx["policy"].init(policy)}, run.start_buffer(), []
+    update = eqx.filter_jit(lambda policy, states, batch: run.update(policy, tx, states, batch))
     for step in range(n):
         batch, buffer = run.collect(policy, buffer, step)
-        policy, opt_state, info = update(policy, opt_state, batch)
+        policy, states, info = update(policy, states, batch)
         losses.append(float(info["loss"]))
     return losses, policy, buffer
 
@@ -272,7 +272,7 @@ def test_every_execution_trains_alike_on_mixed_batches(case, executions, x64):
 
 def test_a_mixed_run_resumes_from_its_saved_buffer_and_compiles_once():
     run = system(replay_batch=2, dtype="float32", execution="table")
-    tx = optax.adam(0.01)
+    tx = {"policy": optax.adam(0.01)}
     before = training_jax.train._cache_size()
 
     def go_on(state, step):
@@ -280,7 +280,7 @@ def test_a_mixed_run_resumes_from_its_saved_buffer_and_compiles_once():
         return state
 
     policy = run.make_policy(run.parameters())
-    halfway = go_on((policy, tx.init(policy), run.start_buffer()), 0)
+    halfway = go_on((policy, {"policy": tx["policy"].init(policy)}, run.start_buffer()), 0)
     saved = {name: np.array(array) for name, array in halfway[2]._asdict().items()}
     copied = (*jax.tree.map(jnp.array, halfway[:2]), run.start_buffer(saved))
     for ours, theirs in zip(jax.tree.leaves(go_on(halfway, 3)), jax.tree.leaves(go_on(copied, 3)), strict=True):
@@ -306,7 +306,7 @@ def test_a_buffer_or_data_that_the_config_does_not_name_is_refused():
     run = system(dtype="float32", execution="table", replay_batch=2)
     policy, tx = run.make_policy(run.parameters()), optax.sgd(0.1)
     with pytest.raises(UsageError, match="replay_batch=2 with no buffer"):
-        run.train(policy, tx, tx.init(policy), None, 0, 1)
+        run.train(policy, {"policy": tx}, {"policy": tx.init(policy)}, None, 0, 1)
 
 
 # Other backward policies and the exact objective

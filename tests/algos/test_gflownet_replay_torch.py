@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.evaluation.evaluate import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import dataset, parents_numpy, replay_numpy
 from crossfade.algos.gflownet.sampling.path_counts import log_path_table
 from crossfade.config import apply
@@ -386,7 +386,7 @@ def test_maxent_is_not_guessed_where_it_is_not_given():
 
 
 def test_fixed_logits_must_fit_and_are_equal_by_default():
-    with pytest.raises(UsageError, match="expected 2, one for each backward action"):
+    with pytest.raises(UsageError, match="expected 2 numbers, one for each backward action"):
         policy_of(system("env=hypergrid", "backward=fixed", "backward_logits=(1.0,)"))
     loss = lambda *words: _loss(system("env=hypergrid", *words))
     assert loss("backward=fixed") == loss("backward=uniform")

@@ -235,7 +235,9 @@ def test_training_goes_on_from_it_alike_in_torch_and_in_jax():
     for mode in ("torch", "jax_full"):
         config = settings.apply(GFlowNetConfig(), [*words, f"mode={mode}"])
         with precision(config):
-            trainer = make_trainer(find("gflownet"), config, Snapshot(ours.parameters, ours.optimizer), ours.step)
+            trainer = make_trainer(
+                find("gflownet"), config, Snapshot(ours.parameters, {"policy": ours.optimizer}), ours.step
+            )
             losses = trainer.run(ours.step, 2)["loss"]
             ends.append({"loss": losses, **trainer.snapshot().parameters})
     for name in ends[0]:

@@ -103,7 +103,7 @@ def test_a_reward_that_is_no_number_is_named_with_its_object(line, value):
 
 @pytest.mark.parametrize("mode", ["torch", "torch_pure", "jax_minimal", "jax_policy"])
 def test_modes_on_the_host_name_the_object(line, mode, monkeypatch):
-    monkeypatch.setattr("crossfade.trainers.compiler.shutil.which", lambda name: None)  # not compiled
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for"))  # not compiled
     params = line(np.nan, "numpy", "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), [f"mode={mode}", *SMALL])
     trainer = make_trainer(find("gflownet"), config)

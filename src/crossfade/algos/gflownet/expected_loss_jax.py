@@ -41,8 +41,9 @@ class Transitions(NamedTuple):
 def loss(policy: Any, nodes: Batch, graph: Graph, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
     """The expectation of the loss that the config names, and what is logged with it.
 
-    `nodes` are those of `nodes_jax.table`. With `config.through_sampling` the gradient is that of the value; without it
-    the weights of the trajectories are held, and the gradient is the expectation of the sampled gradient.
+    `nodes` are all states of the environment, see nodes_*.table. With `config.through_sampling` the gradient is
+    that of the value; without it the weights of the trajectories are held, and the gradient is the expectation of the
+    sampled gradient.
     """
     output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask, nodes.log_pb)
     nodes = nodes._replace(log_reward=nodes.log_reward.astype(output.log_pf.dtype))

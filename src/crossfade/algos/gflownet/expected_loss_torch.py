@@ -29,18 +29,21 @@ Parents = Float[Tensor, "states parents"]
 class Transitions(NamedTuple):
     """Every transition of the environment, one for each state and action, stop last; zero where it is not valid."""
 
-    probability: Edges  # that the sampler takes it in its state
+    probability: Edges
+    """That the sampler takes it in its state."""
     log_pf: Edges
     log_pb: Edges
-    child: Int[np.ndarray, "states actions"]  # where it leads; stop stays
+    child: Int[np.ndarray, "states actions"]
+    """Where it leads; stop stays."""
     valid: Bool[Tensor, "states actions"]
 
 
 def loss(policy: Any, nodes: Batch, graph: Graph, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Tensor]]:
     """The expectation of the loss that the config names, and what is logged with it.
 
-    `nodes` are those of `nodes_numpy.table`. With `config.through_sampling` the gradient is that of the value; without
-    it the weights of the trajectories are held, and the gradient is the expectation of the sampled gradient.
+    `nodes` are all states of the environment, see nodes_*.table. With `config.through_sampling` the gradient is
+    that of the value; without it the weights of the trajectories are held, and the gradient is the expectation of the
+    sampled gradient.
     """
     output = policy(nodes.observation, nodes.forward_mask, nodes.backward_mask, nodes.log_pb)
     every = _transitions(output, nodes, graph, config)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ import torch
 from ...algos.gflownet import initial_parameters
 from ...algos.gflownet.batch import Batch, Trajectories
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.policy_torch import Policy
 from ...algos.gflownet.sampling import nodes_numpy
 from ...bench.flops import matrix_peak, per_node
 from ...bench.harness import peak_memory_mb
@@ -29,7 +30,7 @@ from ...envs.dag.base_numpy import State
 from ...envs.dag.registry import make
 from ...random import random_numpy as random
 from ...trainers.making import make_trainer
-from ...trainers.system import Info, Snapshot
+from ...trainers.system import Info, Snapshot, TorchSystem
 from ...trainers.torch_pure import TorchPureTrainer
 from . import RECORD
 from .discrete_torch import System
@@ -52,14 +53,14 @@ class EarlyStop(TorchPureTrainer):
     visited states, each once, by a step that is compiled for any number of them."""
 
     def __init__(self, system: System, snapshot: Snapshot, step: int):
-        super().__init__(system, snapshot, step)
+        super().__init__(cast(TorchSystem, system), snapshot, step)
         self.gflownet = system
         if not self.notes:
             self.update = system.pure_update(self.policy, partial(torch.compile, dynamic=True))
 
     def iterate(self, step: int) -> Info:
         system = self.gflownet
-        trajectories = system.sample(self.policy, random.fold_in(system.key, step))
+        trajectories = system.sample(cast(Policy, self.policy), random.fold_in(system.key, step))
         batch = visited(trajectories, system.env).floats_as(system.config.dtype)
         self.state, info = self.update(self.state, system.tensors(batch))
         self.policy.load_state_dict(self.state.params)

@@ -55,7 +55,7 @@ class System(Learning):
         return None
 
     def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
-        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        """The batch of iteration `step` from a vectorised NumPy environment, in NumPy."""
         config, key = self.config, random.fold_in(self.key, step)
 
         def act(state: State, moves: Moves, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
@@ -66,19 +66,16 @@ class System(Learning):
         return vectorized.to_batch(vectorized.sample(act, self.host_env, noise), self.host_env), buffer
 
     def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, explore: bool = True) -> Trajectories:
-        """`n` trajectories drawn with one key, by default a batch; without `explore`, by the policy as it is.
-
-        Environment and all in JAX.
-        """
+        """`n` trajectories drawn with one key, by default `batch_size`; without `explore`, P_F itself."""
         epsilon = self.config.epsilon if explore else 0.0
         return self._sample(policy, key, self.config.batch_size if n is None else n, epsilon)
 
     def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
-        """Trajectories that end with these points, built backwards."""
+        """Trajectories that end with the points x, drawn backwards from P_B with one key."""
         return self._sample_back(policy, x.astype(self.config.dtype), key)
 
     def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
-        """What losses are made of, along trajectories, in NumPy and float64."""
+        """The terms of the losses along trajectories, as NumPy arrays in float64."""
         found = jax.device_get(self._terms(policy, trajectories))
         return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(np.float64), found)
 

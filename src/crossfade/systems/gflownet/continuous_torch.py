@@ -48,7 +48,7 @@ class System(Learning):
         return None
 
     def collect(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
-        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        """The batch of iteration `step` from a vectorised NumPy environment, in NumPy."""
         return vectorized.to_batch(self.sample(policy, random.fold_in(self.key, step)), self.env), buffer
 
     def collect_one_by_one(self, policy: Policy, buffer: None, step: int) -> tuple[Batch, None]:
@@ -60,17 +60,17 @@ class System(Learning):
         return vectorized.to_batch(trajectories, self.env), buffer
 
     def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, explore: bool = True) -> Trajectories:
-        """`n` trajectories drawn with one key, by default a batch; without `explore`, by the policy as it is."""
+        """`n` trajectories drawn with one key, by default `batch_size`; without `explore`, P_F itself."""
         act = self._act(policy.forward_choice, self.config.epsilon if explore else 0.0)
         return vectorized.sample(act, self.env, self._noise(key, self.config.batch_size if n is None else n))
 
     def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
-        """Trajectories that end with these points, built backwards."""
+        """Trajectories that end with the points x, drawn backwards from P_B with one key."""
         return vectorized.sample_back(self._act(policy.backward_choice), self.env, x, self._noise(key, len(x)))
 
     @torch.no_grad()
     def terms(self, policy: Policy, trajectories: Trajectories) -> Terms:
-        """What losses are made of, along trajectories, in NumPy and float64."""
+        """The terms of the losses along trajectories, as NumPy arrays in float64."""
         found = learner_torch.terms(policy, self.tensors(vectorized.to_batch(trajectories, self.env)))
         arrays: Any = ((part.double() if part.is_floating_point() else part).numpy() for part in found)
         return Terms(*arrays)

@@ -33,10 +33,10 @@ from ...algos.gflownet.sampling import (
 from ...algos.gflownet.sampling.execution import resolve
 from ...algos.gflownet.sampling.path_counts import log_path_table
 from ...envs.dag.registry import make
-from ...errors import CheckpointError
 from ...random import random_numpy as random, streams_jax
 from ...run.evaluation import Evaluation
 from .learning_jax import SOLE, Learning
+from .saved_buffer import check_saved
 
 
 class System(Learning):
@@ -79,23 +79,15 @@ class System(Learning):
     def start_buffer(
         self, saved: dict[str, np.ndarray] | None = None
     ) -> replay_jax.Replay | replay_numpy.Replay | None:
-        """The best objects found so far: none, or those of a checkpoint. None where the config replays nothing.
-
-        In jax_full it lives in the compiled program, in jax_policy on the host.
-        """
-        config, compiled = self.config, self.config.mode == "jax_full"
+        """The best objects found so far: none, or those of a checkpoint. None where the config replays nothing."""
+        config, compiled = self.config, self.config.mode == "jax_full"  # else it lives on the host
         if config.replay_batch == 0:
             return None
         module: Any = replay_jax if compiled else replay_numpy
         fresh = module.start(self.env if compiled else self.host_env, config.replay_capacity, config.dtype)
         if saved is None:
             return fresh
-        form = lambda buffer: {name: f"{array.dtype}{list(array.shape)}" for name, array in buffer.items()}
-        if (expected := form(fresh._asdict())) != (got := form(saved)):
-            raise CheckpointError(
-                f"the replay buffer of the checkpoint does not fit this config: expected {expected}, got {got}. Use "
-                "the run's own replay_capacity and dtype."
-            )
+        check_saved(fresh._asdict(), saved)
         return module.Replay(**{name: (jnp.array if compiled else np.array)(saved[name]) for name in fresh._fields})
 
     @cached_property
@@ -141,18 +133,15 @@ class System(Learning):
         return evaluate.evaluate(self, policy, log_pf, log_z, effort)
 
     def sample(self, policy: Policy, key: Any, n: int | None = None, explore: bool = True) -> Trajectories:
-        """`n` trajectories drawn with one key, by default as many as in a batch, environment and all in JAX.
-
-        Without `explore` they are those of P_F itself, at temperature 1.
-        """
+        """`n` trajectories drawn with one key, by default `batch_size`; without `explore`, those of P_F itself."""
         return self._sample(policy, _key(key), self.config.batch_size if n is None else n, explore)
 
     def sample_back(self, policy: Policy, x: Int[Any, "n d"], key: Any) -> Trajectories:
-        """Trajectories that end in the objects x, drawn backwards from P_B with one key."""
+        """Trajectories that end with the objects x, drawn backwards from P_B with one key."""
         return self._sample_back(policy, jnp.asarray(x), _key(key), self.constants)
 
     def terms(self, policy: Policy, trajectories: Trajectories) -> losses_jax.Terms:
-        """What the policy says along trajectories, in NumPy's float64."""
+        """The terms of the losses along trajectories, as NumPy arrays in float64."""
         found = jax.device_get(self._terms(policy, jax.tree.map(jnp.asarray, trajectories), self.constants))
         return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(np.float64), found)
 

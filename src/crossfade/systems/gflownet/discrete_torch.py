@@ -35,10 +35,11 @@ from ...algos.gflownet.sampling.replay_numpy import Replay
 from ...envs.dag.base_numpy import State
 from ...envs.dag.ground_truth import graph_of
 from ...envs.dag.registry import make
-from ...errors import CheckpointError, UsageError
+from ...errors import UsageError
 from ...random import random_numpy as random
 from ...run.evaluation import Evaluation
 from .learning_torch import Learning
+from .saved_buffer import check_saved
 
 
 class System(Learning):
@@ -68,23 +69,17 @@ class System(Learning):
         return learner_torch.make_policy(self.config, self.env, parameters)
 
     def start_buffer(self, saved: dict[str, np.ndarray] | None = None) -> Replay | None:
-        """The best objects found so far: none, or as a checkpoint holds them. None where nothing is replayed."""
+        """The best objects found so far: none, or those of a checkpoint. None where the config replays nothing."""
         if self.config.replay_batch == 0:
             return None
         empty = replay_numpy.start(self.env, self.config.replay_capacity, self.config.dtype)
         if saved is None:
             return empty
-        buffer = Replay(**saved)
-        form = lambda buffer: ", ".join(f"{array.dtype} {array.shape}" for array in buffer)
-        if form(buffer) != form(empty):
-            raise CheckpointError(
-                f"the checkpoint's replay buffer does not fit: expected {form(empty)}, got {form(buffer)}. Keep "
-                "replay_capacity, env and dtype as they were."
-            )
-        return buffer
+        check_saved(empty._asdict(), saved)
+        return Replay(**saved)
 
     def collect(self, policy: Policy, buffer: Replay | None, step: int) -> tuple[Batch, Replay | None]:
-        """Trajectories of iteration `step` from a vectorised NumPy environment, in NumPy."""
+        """The batch of iteration `step` from a vectorised NumPy environment, in NumPy."""
         if self.exact:
             return self.table, buffer
         key = random.fold_in(self.key, step)
@@ -105,21 +100,18 @@ class System(Learning):
         return batch.floats_as(self.config.dtype), buffer
 
     def sample(self, policy: Policy, key: np.ndarray, n: int | None = None, explore: bool = True) -> Trajectories:
-        """`n` trajectories drawn with one key, by default a batch; without `explore`, by the policy as it is.
-
-        Where there is a table the network is evaluated once, not once per step.
-        """
+        """`n` trajectories drawn with one key, by default `batch_size`; without `explore`, those of P_F itself."""
         choose = self._act(policy, explore) if self.table is None else self._look_up(policy, self.table, explore)
         return vectorized.sample(choose, self.env, self._noise(key, policy, n))
 
     def sample_back(self, policy: Policy, x: np.ndarray, key: np.ndarray) -> Trajectories:
-        """Trajectories that end with the objects x, drawn from P_B with one key."""
+        """Trajectories that end with the objects x, drawn backwards from P_B with one key."""
         gumbel = random.gumbel(key, (self.env.max_steps, len(x), self.env.n_parents), _dtype(policy))
-        return parents_numpy.sample_back(self._backward_chooser(policy, self.table), self.env, x, gumbel)
+        return vectorized.sample_back(self._backward_chooser(policy, self.table), self.env, x, gumbel)
 
     @torch.no_grad()
     def terms(self, policy: Policy, trajectories: Trajectories) -> losses_torch.Terms:
-        """What the policy says along given trajectories, as NumPy arrays."""
+        """The terms of the losses along trajectories, as NumPy arrays in float64."""
         batch = to_tensors(self._to_batch(trajectories), policy.log_z.dtype)
         output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
         found = losses_torch.terms(output, batch)
@@ -175,7 +167,7 @@ class System(Learning):
         def log_pb(observation: np.ndarray, mask: np.ndarray, given: np.ndarray | None) -> Tensor:
             if given is not None:
                 return torch.from_numpy(given).to(policy.log_z.dtype)
-            return policy.log_backward(torch.from_numpy(observation).to(policy.log_z.dtype), torch.from_numpy(mask))
+            return policy.log_pb(torch.from_numpy(observation).to(policy.log_z.dtype), torch.from_numpy(mask))
 
         rows: Tensor | None = None  # not before it is asked for: most runs build nothing backwards
 
@@ -201,8 +193,8 @@ def _expected(config: GFlowNetConfig) -> learner_torch.Objective:
     graph = graph_of(config.env)
     if graph is None:
         raise UsageError(
-            f"objective=expected needs an environment with few enough states to visit them all, got {config.env}. Use "
-            "a smaller one, or objective=sampled."
+            f"objective=expected: expected an environment with few enough states to visit them all, got {config.env}. "
+            f"Use a smaller one, or objective=sampled."
         )
     return lambda policy, nodes, config: expected_loss_torch.loss(policy, nodes, graph, config)
 

@@ -120,7 +120,7 @@ def _exact(env: Env, config: GFlowNetConfig, policy: Policy) -> dict[str, Array]
     p = exact_jax.terminating_distribution(graph, log_pf_table(policy, env))
     source = env.reset()
     output = policy(env.observe(source), env.forward_mask(source), env.backward_mask(source))
-    log_z = log_partition(output, policy.log_z.sum(), env.log_reward(source), config.loss)
+    log_z = log_partition(output, policy.log_z, env.log_reward(source), config.loss)
     found = exact_jax.metrics(graph, p, jnp.zeros((), p.dtype) if log_z is None else log_z)
     return {name: found[name] for name in ("tv", "log_z_error") if name == "tv" or log_z is not None}
 

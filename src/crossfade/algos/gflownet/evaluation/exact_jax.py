@@ -17,7 +17,10 @@ Vector = Float[Array, " states"]
 
 
 def reach_probability(graph: Graph, log_pf: Forward) -> Vector:
-    """u(s): the probability that a trajectory passes through s."""
+    """u(s): the probability that a trajectory passes through s.
+
+    u(source) = 1 and u(s') = sum over edges s -> s' of u(s) P_F(s' | s), level by level.
+    """
     way_in = jnp.where(graph.backward_mask, _probability(graph, log_pf)[graph.parent, graph.redo], 0)
     levels = graph.padded_levels[1:]
     u = jnp.zeros(len(graph.level), way_in.dtype).at[graph.source].set(1)
@@ -35,7 +38,11 @@ def terminating_distribution(graph: Graph, log_pf: Forward) -> Vector:
 
 
 def optimal_policy(graph: Graph, log_pb: Backward) -> tuple[Vector, Forward]:
-    """The log-flow F* and the forward policy that sample R / Z with the given backward policy: zero loss."""
+    """The log-flow F* and the forward policy that sample R / Z with the given backward policy: zero loss.
+
+    F*(s) = R(s) + sum over children s' of F*(s') P_B(s | s'), P_F*(s' | s) = F*(s') P_B(s | s') / F*(s) and
+    P_F*(stop | s) = R(s) / F*(s). F*(source) is Z. Invalid actions get -inf.
+    """
     log_way_out = jnp.where(graph.forward_mask[:, :-1], log_pb[graph.child, graph.undo], -jnp.inf)
     log_reward = jnp.asarray(graph.log_reward, log_pb.dtype)
     levels = graph.padded_levels

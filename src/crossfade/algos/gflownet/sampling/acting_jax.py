@@ -17,9 +17,9 @@ def choose(
     epsilon: Number,
     temperature: Number,
 ) -> Int[Array, "*batch"]:
-    """A draw from the masked softmax of logits / temperature, or a uniform one where `explore` is below `epsilon`.
+    """A draw from the masked softmax of logits / temperature, or a uniform one where `explore` < `epsilon`.
 
-    The argmax of logits + Gumbel noise is such a draw. Without a valid action the answer means nothing.
+    It is the argmax of the logits plus Gumbel noise. Without a valid action the answer means nothing.
     """
     explores = (explore < epsilon)[..., None]
     logits = jnp.where(explores, 1.0, logits / temperature)

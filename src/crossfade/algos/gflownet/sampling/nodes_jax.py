@@ -1,7 +1,7 @@
 """Which states become nodes, in JAX. Twin: nodes_numpy.py. What a node is, batch.py says.
 
-With `parents`, which flow matching needs, each node also points to its parents' nodes. With `log_paths`, the log of the
-number of ways from the source to objects, each node has the P_B that takes all of them alike.
+With `parents`, which flow matching needs, every node also points to the nodes of its parents. With `log_paths`, the log
+number of trajectories from the source to objects, every node has the maximum-entropy P_B.
 """
 
 import equinox as eqx
@@ -16,7 +16,7 @@ from .parents_jax import LogPaths, max_entropy, parents_of, unfinished
 
 def table(env: Env, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
     """Every state of the environment as a node, and no trajectories yet: made once, used by `at_table`."""
-    x = env.state(jnp.arange(env.n_states)).x
+    x = env.state(jnp.arange(env.n_states or 0)).x  # refuses where they cannot be numbered
     nodes = _nodes(env, x, log_paths)
     if not parents:
         return nodes
@@ -41,13 +41,14 @@ def unique(
 ) -> Batch:
     """One node per distinct visited state, filled up with copies of the source to `capacity` nodes.
 
-    More distinct states than that are an error, raised by Equinox when the program runs.
+    A fixed number keeps programs from being compiled anew for every batch; more distinct states are an error.
     """
     found = find(trajectories.x, env)
     node = eqx.error_if(
         found.node,
         found.total > capacity,
-        f"expected at most {capacity} distinct states in a batch, got more. Raise it, or use execution=dense.",
+        f"expected at most {capacity} distinct states in a batch, got more. Raise the capacity, or use "
+        f"execution=dense.",
     )
     return dense(trajectories._replace(x=found.objects(capacity)), env, parents, log_paths)._replace(node=node)
 

@@ -1,21 +1,20 @@
 """Which states become nodes, in NumPy. Twin: nodes_jax.py. What a node is, batch.py says.
 
-With `parents`, which flow matching needs, each node also points to its parents' nodes. With `log_paths`, which counts
-the ways from the source to an object, each node has the maximum-entropy P_B.
+With `parents`, which flow matching needs, every node also points to the nodes of its parents. With `log_paths`, the log
+number of trajectories from the source to objects, every node has the maximum-entropy P_B.
 """
-
-from typing import Any
 
 import numpy as np
 
+from ....envs.dag.base_numpy import Env
 from ....errors import UsageError
 from ..batch import Batch, Trajectories
 from .parents_numpy import LogPaths, max_entropy, parents_of, unfinished
 
 
-def table(env: Any, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
+def table(env: Env, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
     """Every state of the environment as a node, and no trajectories yet: made once, used by `at_table`."""
-    x = env.state(np.arange(env.n_states)).x
+    x = env.state(np.arange(env.n_states or 0)).x  # refuses where they cannot be numbered
     nodes = _nodes(env, x, log_paths)
     if not parents:
         return nodes
@@ -23,12 +22,12 @@ def table(env: Any, parents: bool = False, log_paths: LogPaths | None = None) ->
     return nodes._replace(parent_node=env.index(unfinished(before)), parent_action=action)
 
 
-def at_table(trajectories: Trajectories, env: Any, table: Batch) -> Batch:
+def at_table(trajectories: Trajectories, env: Env, table: Batch) -> Batch:
     """Trajectories over the nodes of `table`."""
     return _placed(table, env.index(unfinished(trajectories.x)), trajectories)
 
 
-def dense(trajectories: Trajectories, env: Any, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
+def dense(trajectories: Trajectories, env: Env, parents: bool = False, log_paths: LogPaths | None = None) -> Batch:
     """One node per visited state, padding included."""
     x = trajectories.x.reshape(-1, trajectories.x.shape[-1])
     node = np.arange(len(x)).reshape(trajectories.x.shape[:-1])
@@ -36,11 +35,11 @@ def dense(trajectories: Trajectories, env: Any, parents: bool = False, log_paths
 
 
 def unique(
-    trajectories: Trajectories, env: Any, capacity: int, parents: bool = False, log_paths: LogPaths | None = None
+    trajectories: Trajectories, env: Env, capacity: int, parents: bool = False, log_paths: LogPaths | None = None
 ) -> Batch:
     """One node per distinct visited state, filled up with copies of the source to `capacity` nodes.
 
-    The fixed number keeps compiled programs from being compiled anew for every batch.
+    A fixed number keeps programs from being compiled anew for every batch; more distinct states are an error.
     """
     x = trajectories.x.reshape(-1, trajectories.x.shape[-1])
     distinct, node = np.unique(x, axis=0, return_inverse=True)
@@ -54,7 +53,7 @@ def unique(
     return _placed(nodes, node.reshape(trajectories.x.shape[:-1]), trajectories)
 
 
-def _nodes(env: Any, x: np.ndarray, log_paths: LogPaths | None) -> Batch:
+def _nodes(env: Env, x: np.ndarray, log_paths: LogPaths | None) -> Batch:
     state = unfinished(x)
     return Batch(
         observation=env.observe(state),
@@ -69,7 +68,7 @@ def _nodes(env: Any, x: np.ndarray, log_paths: LogPaths | None) -> Batch:
     )
 
 
-def _with_parents(env: Any, x: np.ndarray, parents: bool, log_paths: LogPaths | None) -> Batch:
+def _with_parents(env: Env, x: np.ndarray, parents: bool, log_paths: LogPaths | None) -> Batch:
     """Nodes for x; with `parents`, followed by nodes for the parents of each."""
     if not parents:
         return _nodes(env, x, log_paths)

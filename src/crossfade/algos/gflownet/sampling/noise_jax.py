@@ -24,7 +24,10 @@ def draw_back(
     n_parents: int,
     dtype: str = "float32",
 ) -> BackNoise:
-    """Which objects of the data and of the memory are taken, and the noise of the ways back from them, from one key."""
+    """The randomness of trajectories built backwards, from one key: which objects, and the ways back from them.
+
+    `capacity` is that of a replay buffer from which objects are drawn in proportion to their reward; 0 draws no noise.
+    """
     data, pick, back = jax.random.split(key, 3)
     uniform, weighted = jax.random.split(pick)
     return BackNoise(

@@ -24,9 +24,9 @@ def draw_back(
     n_parents: int,
     dtype: str = "float32",
 ) -> BackNoise:
-    """What decides the objects and the ways back of trajectories that are built backwards, from one key.
+    """The randomness of trajectories built backwards, from one key: which objects, and the ways back from them.
 
-    `capacity` is that of a buffer from which objects are drawn by their reward; 0 where nobody asks for that noise.
+    `capacity` is that of a replay buffer from which objects are drawn in proportion to their reward; 0 draws no noise.
     """
     data, replay, back = random.split(key, 3)
     alike, by_reward = random.split(replay)

@@ -1,6 +1,8 @@
-"""The best objects found so far, in JAX: fixed shapes, so that it can be carried through a compiled loop.
+"""The best objects found so far, in JAX, of fixed shapes so that a compiled loop can carry it. Twin: replay_numpy.py.
 
-Twin: replay_numpy.py. Objects alone are remembered; the ways to them are drawn anew each time (rollout.sample_back).
+Objects alone are kept; the trajectories to them are drawn anew each time. What is kept never depends on the last bits
+of a reward, which the frameworks may compute differently: objects are ordered by log-rewards rounded to 1/4096, and
+among equals the older comes first.
 """
 
 from typing import NamedTuple
@@ -10,11 +12,12 @@ from jaxtyping import Array, Float, Int, Int32
 
 from ....envs.dag.base_jax import Env
 
-EMPTY = -1e30  # log-reward of a place that is not filled
+EMPTY = -1e30
+"""The log-reward of a place that holds no object."""
 
 
 class Replay(NamedTuple):
-    """Distinct objects, the best first; from `size` on places are empty and hold the source."""
+    """Distinct objects, the best first; places from `size` on are empty and hold the source."""
 
     x: Int32[Array, "capacity d"]
     log_reward: Float[Array, " capacity"]
@@ -22,12 +25,12 @@ class Replay(NamedTuple):
 
 
 def start(env: Env, capacity: int, dtype: str = "float32") -> Replay:
-    """A memory of nothing."""
+    """An empty buffer."""
     return Replay(env.reset((capacity,)).x, jnp.full(capacity, EMPTY, dtype), jnp.zeros((), jnp.int32))
 
 
 def add(replay: Replay, x: Int[Array, "batch d"], log_reward: Float[Array, " batch"]) -> Replay:
-    """The best of old and new objects, none of them twice; of equals in rank the older goes first."""
+    """The best distinct objects of the buffer and the batch; of equal ones the older stays."""
     capacity, batch = len(replay.x), len(x)
     x = jnp.concatenate([replay.x, x.astype(replay.x.dtype)])
     log_reward = jnp.concatenate([replay.log_reward, log_reward.astype(replay.log_reward.dtype)])
@@ -45,9 +48,9 @@ def add(replay: Replay, x: Int[Array, "batch d"], log_reward: Float[Array, " bat
 def pick(
     replay: Replay, uniform: Float[Array, " n"], gumbel: Float[Array, "n places"], weighted: bool
 ) -> Int32[Array, "n d"]:
-    """Objects drawn with replacement from a memory that is not empty: all alike, or in proportion to their reward.
+    """Objects drawn with replacement from a buffer that is not empty: uniformly, or with `weighted` in proportion to R.
 
-    All alike asks for no Gumbel noise: its rows may be empty.
+    Uniform draws read no Gumbel noise: its rows may be empty.
     """
     if weighted:
         filled = jnp.arange(len(replay.x)) < replay.size
@@ -58,5 +61,4 @@ def pick(
 
 
 def _rounded(log_reward: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """To twelve binary places: what differs in rounding only, as the frameworks may, ranks alike."""
     return jnp.round(log_reward * 4096) / 4096
