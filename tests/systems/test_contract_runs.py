@@ -128,7 +128,7 @@ def test_resuming_a_finished_run_gives_its_result_and_changes_nothing(finished, 
 
 
 REFUSED = [
-    (["steps=2"], 2, "steps: expected at least"),
+    (["steps=2"], 2, "steps: "),
     (["stepz=9"], 2, "Did you mean 'steps'?"),
     (["mode=jax_ful"], 2, "jax_full"),
     (["dtype=float64"], 1, "expected float64"),
@@ -238,8 +238,9 @@ def find_label(run: Path) -> str:
     return f"s{RunDir(run).meta['seed']}"
 
 
-@pytest.mark.parametrize("modes", [["torch", "jax_full"]], ids="-".join)
-def test_the_ladder_is_climbed_with_a_report(system, modes, tmp_path, capsys):
+def test_the_ladder_is_climbed_with_a_report(system, tmp_path, capsys):
+    """A toy goes all the way, the others by two modes that compile nothing."""
+    modes = list(MODES) if system == ALL[-2] else ["torch", "torch_pure"]
     words = ["--modes", *modes, "--updates", str(HALF), "--runs-dir", str(tmp_path)]
     assert main(["climb", system, *tiny(system), *words, "--json"]) == 0
     check_climb(json.loads(capsys.readouterr().out), modes, tmp_path / find(system).name / "climb.html")
@@ -264,6 +265,8 @@ def check_climb(rungs: list[dict], modes: list[str], page: Path) -> None:
 
 MISSING = """
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -271,34 +274,34 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
-from contextlib import nullcontext
-from pathlib import Path
-
 from crossfade import checkpoint
 from crossfade.cli import main
 
-for mode in {modes}:
-    assert main(["train", *{words}, f"mode={{mode}}", "--quiet", "--runs-dir", f"{folder}/{{mode}}"]) == 0
-    run = next(Path("{folder}", mode).glob("*/*"))
-    assert main(["train", "--resume", str(run), "--quiet"]) == 0
-    assert main(["eval", str(run), "--json"]) == 0
-    assert main(["report", str(run), "--out", "{folder}/report.html"]) == 0
-    with {wide}:
-        assert all(checkpoint.load(run / "checkpoints", side=side).step == 8 for side in ("numpy", "{side}"))
-    assert checkpoint.convert(run / "checkpoints", "npz", Path(f"{folder}/{{mode}}.npz")).is_file()
+for name, words in {words}.items():
+    folder = Path("{folder}", name)
+    assert main(["train", *words, "mode={mode}", "--quiet", "--runs-dir", str(folder)]) == 0, name
+    run = next(folder.glob("*/*"))
+    assert main(["eval", str(run), "--json"]) == 0, name
+    with {wide}:  # 64-bit integers are not narrowed silently
+        assert all(checkpoint.load(run / "checkpoints", side=side).step == 8 for side in ("numpy", "{side}")), name
+    assert checkpoint.convert(run / "checkpoints", "npz", folder / "weights.npz").is_file(), name
 assert not {blocked} & set(sys.modules)
 """
-FRAMEWORKS = {
-    "torch": (("torch", "torch_pure"), {"jax", "jaxlib", "equinox", "optax", "flax", "haiku", "orbax"}),
-    "jax": (("jax_policy", "jax_full"), {"torch"}),
-}
+ALONE_IN = [
+    ("torch", "torch"),
+    ("jax", "jax_full"),
+    pytest.param("torch", "torch_pure", marks=pytest.mark.slow),
+    pytest.param("jax", "jax_policy", marks=pytest.mark.slow),
+]
+OTHER = {"torch": {"jax", "jaxlib", "equinox", "optax", "flax", "haiku", "orbax"}, "jax": {"torch"}}
 
 
-@pytest.mark.parametrize("side", FRAMEWORKS)
-def test_one_framework_is_enough_for_its_modes(system, side, tmp_path):
-    modes, blocked = FRAMEWORKS[side]
-    words, wide = [system, *tiny(system)], "nullcontext()" if side == "torch" else "__import__('jax').enable_x64(True)"
-    code = MISSING.format(blocked=blocked, modes=modes, words=words, folder=tmp_path, side=side, wide=wide)
+@pytest.mark.parametrize(("side", "mode"), ALONE_IN)
+def test_one_framework_is_enough_for_its_modes(side, mode, tmp_path):
+    """All systems in one process: most of its time goes into importing the framework."""
+    words = {find(system).name: [system, *tiny(system)] for system in ALL}
+    wide = "nullcontext()" if side == "torch" else "__import__('jax').enable_x64(True)"
+    code = MISSING.format(blocked=OTHER[side], mode=mode, words=words, folder=tmp_path, side=side, wide=wide)
     no_compiler = {"CXX": "/none"}  # torch_pure as plain torch
     done = subprocess.run([sys.executable, "-c", code], env=ALONE | no_compiler, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
