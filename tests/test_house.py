@@ -15,6 +15,7 @@ import pytest
 
 from crossfade.loading import load_attribute
 from crossfade.registry import SYSTEMS, systems
+from crossfade.trainers.system import JaxSystem, TorchSystem
 
 SRC = Path(__file__).parent.parent / "src" / "crossfade"
 SOURCES = sorted(SRC.rglob("*.py"))
@@ -33,14 +34,17 @@ INNER = {  # two sides of a mechanism, each with its own business
 }
 OWN_ARGUMENTS = {"key", "device", "optimizer", "optimizers", "tx", "opt_state", "opt_states", "scheduler"}
 """What only one framework can mean: keys and devices, and optimisers, which torch changes in place."""
+OWN_METHODS = set(vars(TorchSystem)) ^ set(vars(JaxSystem))
+"""What the seam asks of one half of a system only."""
 
-BASE = {"errors", "_lazy", "loading", "config", "config_values", "__version__"}
+BASE = {"errors", "_lazy", "loading", "ranges", "config", "config_values", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_lazy": set(),
     "loading": {"errors"},
+    "ranges": {"config_values", "errors"},
     "config_values": {"errors"},
-    "config": {"config_values", "errors", "loading"},
+    "config": {"config_values", "errors", "loading", "ranges"},
     "registry": BASE - {"config"},
     "random": BASE,
     "optim": BASE,
@@ -60,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "systems": BASE
     | {"registry", "random", "optim", "nn", "run", "envs", "algos", "bridge", "checkpoint", "parity", "verdict"}
-    | {"trainers", "bench", "verbs"},
+    | {"trainers", "bench", "verbs", "doctor"},
 }
 """Who may import whom: ARCHITECTURE.md in one table. A system's folder may not know another system's."""
 
@@ -216,7 +220,7 @@ def face(path: Path) -> dict[str, Any]:
 
 def _methods(cls: type) -> dict[str, Any]:
     """Public methods; `forward` of a torch module is the call of an Equinox one."""
-    shown = lambda name: name in ("__init__", "__call__") or not name.startswith("_")
+    shown = lambda name: name in ("__init__", "__call__") or not (name.startswith("_") or name in OWN_METHODS)
     methods = {n: v for n, v in vars(cls).items() if inspect.isfunction(v) and shown(n)}
     return {
         "__call__" if name == "forward" else name: {"doc": _doc(method), "arguments": _arguments(method)}

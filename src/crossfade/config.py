@@ -32,6 +32,7 @@ import yaml
 from .config_values import Mismatch, format_value, is_union, read_value, type_name
 from .errors import UsageError, nearest
 from .loading import load_attribute
+from .ranges import check_value, kinds, range_of
 
 KIND = "kind"
 NONE = "none"
@@ -48,6 +49,8 @@ class Row(NamedTuple):
     type: str
     default: str
     doc: str
+    range: str = ""
+    """The numbers that it may hold, in words; empty for what is no number."""
 
 
 def choice(table: Choices | Callable[[], Choices], default: str) -> Any:
@@ -121,7 +124,9 @@ def describe(config: Any, prefix: str = "") -> list[Row]:
         key, doc = prefix + name, spot.field.metadata.get("doc") or _docs(_class(config)).get(name, "")
         if not spot.nested:
             shown = "" if spot.value is dataclasses.MISSING else format_value(spot.value)
-            rows.append(Row(key, type_name(spot.type), shown, doc))
+            bounds, kind = range_of(spot.annotation), type_name(spot.type)
+            allowed = "" if bounds is None else (str(bounds) or "finite") + (", or none" if "none" in kind else "")
+            rows.append(Row(key, kind, shown, doc, allowed))
             continue
         if spot.choices:
             rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
@@ -141,6 +146,8 @@ class _Spot:
     type: Any
     value: Any
     choices: dict[str, Any]
+    annotation: Any
+    """The type as it is declared, its range included."""
 
     @property
     def open(self) -> bool:
@@ -167,7 +174,7 @@ class _Spot:
 def _spots(config: Any) -> dict[str, _Spot]:
     """The settable fields of a config, or of a config class with its defaults."""
     cls = _class(config)
-    hints, spots = get_type_hints(cls), {}
+    hints, annotations, spots = get_type_hints(cls), kinds(cls), {}
     for field in dataclasses.fields(cls):
         if not field.init:
             continue
@@ -179,7 +186,8 @@ def _spots(config: Any) -> dict[str, _Spot]:
             value = hints[field.name]
         else:
             value = field.default
-        spots[field.name] = _Spot(field, hints[field.name], value, _choices(field, hints[field.name]))
+        kind = hints[field.name]
+        spots[field.name] = _Spot(field, kind, value, _choices(field, kind), annotations[field.name])
     return spots
 
 
@@ -242,9 +250,11 @@ def _leaf(spot: _Spot, value: Any, key: str, text: bool) -> Any:
     if isinstance(value, dict):
         raise UsageError(f"{key} has no fields, got {', '.join(f'{key}.{name}' for name in value)}; set {key} itself.")
     try:
-        return read_value(value, spot.type, text=text)
+        found = read_value(value, spot.type, text=text)
     except Mismatch as error:
         raise UsageError(f"{key}: {error}") from error
+    check_value(key, found, spot.annotation)
+    return found
 
 
 def _nested(spot: _Spot, value: Any, key: str, text: bool) -> Any:

@@ -5,13 +5,13 @@ import signal
 
 import numpy as np
 import pytest
-import tyro
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.cli import main
 from crossfade.errors import UsageError
 from crossfade.systems.gflownet import RECORD as GFLOWNET
-from crossfade.systems.gflownet.population import VARYING
-from crossfade.verbs.sweep import Sweep, combinations, read_over, train
+from crossfade.systems.gflownet.population_jax import VARYING
+from crossfade.verbs.sweep import combinations, read_over, train
 from crossfade.verbs.sweep_report import record, show, write_page
 
 SMALL = ["gflownet", "env=hypergrid", "hidden=8", "layers=1", "batch_size=4", "steps=6", "chunk=3", "log_every=3"]
@@ -19,7 +19,7 @@ SMALL = ["gflownet", "env=hypergrid", "hidden=8", "layers=1", "batch_size=4", "s
 
 def test_a_sweep_trains_all_combinations_and_ranks_them(tmp_path, capsys):
     words = [*SMALL, "--runs-dir", str(tmp_path), "--over", "seed=0..1", "lr=1e-3,1e-2"]
-    assert tyro.cli(Sweep, args=words).run() == 0
+    assert main(["sweep", *words]) == 0
     printed = capsys.readouterr().out
     assert "TV" in printed and "4 members, 6 iterations" in printed
     (folder,) = (tmp_path / "gflownet").iterdir()

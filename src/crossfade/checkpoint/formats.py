@@ -53,7 +53,8 @@ def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
         inner = [k for k, v in found.items() if isinstance(v, Named)] if isinstance(found, Named) else []
         raise CheckpointError(
             f"{path}: expected a state dict of tensors only, got {_kinds(found)}."
-            + (f" Pass entry= one of {inner}." if inner else " Save `module.state_dict()`.")
+            + (f" Choose one of its entries: --entry {inner[0]}" if inner else " Save `module.state_dict()`")
+            + (f" (in Python entry={inner[0]!r}); there are {', '.join(map(str, inner))}." if inner else ".")
         )
     return {name: to_numpy(tensor, name) for name, tensor in named_arrays(found, None, str(path)).items()}
 
@@ -177,7 +178,7 @@ _EXPORTERS: dict[str, tuple[str, Callable[[Named, PathLike], Path]]] = {
 FORMATS = (*_EXPORTERS, "bundle")
 
 
-def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
+def convert(source: PathLike, to: str, out: PathLike | None = None, entry: str | None = None) -> Path:
     """Writes the weights of any known file or folder in another format, and returns where.
 
     `source`: a bundle, a folder of bundles (its latest), a torch state dict, a safetensors or `.npz` file or an orbax
@@ -188,6 +189,8 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
                                           otherwise the same as safetensors
         bundle                            a folder with one bundle of step 0
 
+    `entry` names the state dict in a torch file that holds several things, such as one with an optimiser in it.
+
     Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
     replay) is named in a warning.
     """
@@ -195,11 +198,16 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
         raise UsageError(f"expected one of {', '.join(FORMATS)}, got {to!r}.{nearest(to, FORMATS)}")
     source = Path(source)
     suffix, export = _EXPORTERS.get(to, (".bundles", None))
-    out = source.with_name(source.stem + suffix) if out is None else Path(out)
     kind = recognise(source)
-    if kind == to:
+    if entry is not None and kind != "torch":
+        raise UsageError(f"{source}: expected a torch file to take entry {entry!r} from, got a {kind}; leave it out.")
+    stem = source.stem if entry is None else f"{source.stem}.{entry.replace(os.sep, '_')}"
+    out = source.with_name(stem + suffix) if out is None else Path(out)
+    if kind == to and entry is None:
         raise UsageError(f"{source}: expected something to convert, got a {to} already; copy it instead.")
-    if kind != "bundle":
+    if kind == "torch":
+        arrays = import_torch(source, entry)
+    elif kind != "bundle":
         arrays = _IMPORTERS[kind](source)
     else:
         loaded = bundle.load(source, side="numpy")
@@ -213,7 +221,6 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
 
 
 _IMPORTERS: dict[str, Callable[[Path], Arrays]] = {
-    "torch": import_torch,
     "safetensors": import_safetensors,
     "npz": import_npz,
     "orbax": import_orbax,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..ranges import check
+
 
 @dataclass(kw_only=True)
 class Common:
@@ -15,6 +17,9 @@ class Common:
     """Print nothing but errors and the result."""
     json: bool = False
     """Print the result as JSON on standard output, and nothing else there."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def status(text: str, common: Common):

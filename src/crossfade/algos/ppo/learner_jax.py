@@ -11,8 +11,8 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ...nn.layers_jax import filled
+from ...optim import sharing_jax as sharing
 from ...optim.clipping_jax import clip_by_global_norm
-from . import sharing
 from .batch import Minibatch, Rollout
 from .config import PPOConfig
 from .gae_jax import gae

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ...algos.gflownet import learner_torch, pure
+from ...algos.gflownet import learner_torch, pure_update_torch
 from ...algos.gflownet.config import GFlowNetConfig
 from ...algos.gflownet.optimizer import optimizer_record
 from ...bridge.optimizers_torch import advance
@@ -61,7 +61,7 @@ class Learning:
     def pure_update(
         self, policy: nn.Module, compile: Callable[[Any], Any]
     ) -> Callable[[PureState, Any], tuple[PureState, Info]]:
-        step = compile(pure.make_update(policy, self.config, self.objective))
+        step = compile(pure_update_torch.make_update(policy, self.config, self.objective))
 
         def update(state: PureState, batch: Any) -> tuple[PureState, Info]:
             params, moments, info = step(state.params, state.moments[SOLE], batch)

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...algos.ppo import host, init, learner_torch, losses_torch, pure
+from ...algos.ppo import init, learner_torch, losses_torch, pure_torch as pure, rollout_numpy as host
 from ...algos.ppo.batch import Carry, Minibatch, Rollout
-from ...algos.ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ...algos.ppo.network_torch import ActorCritic
 from ...algos.ppo.optimizer import optimizer_record
+from ...nn.categorical_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ...optim.state import OptimizerState
 from ...random import random_numpy as random
 from ...trainers.system import Info, Objective, PureState, Scheduled

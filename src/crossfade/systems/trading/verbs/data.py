@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from ....ranges import Range, Seed
 from ....verbs.common import Common, print_json, status
 
 
@@ -75,9 +76,9 @@ class Facts(Common):
     """Which synthetic market."""
     contracts: tuple[str, ...] = ("ES",)
     """Contracts of the synthetic market."""
-    days: int = 250
+    days: Annotated[int, Range(2, 10**5)] = 250
     """Days of it; leverage needs 1000."""
-    seed: int = 0
+    seed: Seed = 0
     """Of these days."""
 
     def run(self) -> int:
