@@ -29,23 +29,23 @@ SMALL = ["hidden=4", "layers=1", "batch_size=16", "epsilon=1", "execution=dense"
         (["env=bit"], "Did you mean 'bits'"),
         (["loss=subtp"], "loss: expected one of tb .* got 'subtp'. Did you mean 'subtb'"),
         (["loss=vargard"], "Did you mean 'vargrad'"),
-        (["env=grid", "env.length=1"], "length must be an integer of at least 2, got 1"),
-        (["env=hypergrid", "env.length=1"], "length must be an integer of at least 2, got 1"),
-        (["env=hypergrid", "env.r0=0"], "r0 must be a finite number above 0, got 0"),
-        (["env=hypergrid", "env.r0=-0.1"], "r0 must be a finite number above 0, got -0.1"),
-        (["env=hypergrid", "env.r2=-1"], "r2 must be a finite number of at least 0, got -1"),
-        (["env=hypergrid", "env.r1=nan"], "r1 must be a finite number of at least 0, got nan"),
-        (["env=grid", "env.variance=0"], "variance must be a finite number above 0, got 0"),
-        (["env=grid", "env.mu=inf"], "mu must be a finite number, got inf"),
-        (["env=set", "env.value_scale=inf"], "value_scale must be a finite number of at least 0, got inf"),
-        (["env=bits", "env.beta=nan"], "beta must be a finite number of at least 0, got nan"),
-        (["env=sequence", "env.floor=0"], "floor must be a finite number above 0, got 0"),
-        (["env=sequence", "env.scale=-1"], "scale must be a finite number above 0, got -1"),
-        (["env=ising", "env.coupling=nan"], "coupling and field must be finite, got nan"),
-        (["env=ising", "env.side=1"], "side must be an integer of at least 2, got 1"),
-        (["env=bayesnet", "env.obs_variance=0"], "obs_variance must be a finite number above 0, got 0"),
-        (["env=phylo", "env.temperature=0"], "temperature must be a finite number above 0, got 0"),
-        (["env=phylo", "env.constant=nan"], "constant finite, got 0.1 and nan"),
+        (["env=grid", "env.length=1"], "env.length: expected an integer from 2 to 1,000,000, got 1"),
+        (["env=hypergrid", "env.length=1"], "env.length: expected an integer from 2 to 1,000,000, got 1"),
+        (["env=hypergrid", "env.r0=0"], "r0: expected a finite number above 0, got 0"),
+        (["env=hypergrid", "env.r0=-0.1"], "r0: expected a finite number above 0, got -0.1"),
+        (["env=hypergrid", "env.r2=-1"], "r2: expected a finite number of at least 0, got -1"),
+        (["env=hypergrid", "env.r1=nan"], "r1: expected a finite number of at least 0, got nan"),
+        (["env=grid", "env.variance=0"], "variance: expected a finite number from 1e-06 to 1,000,000, got 0"),
+        (["env=grid", "env.mu=inf"], "mu: expected a finite number from 0 to 1, got inf"),
+        (["env=set", "env.value_scale=inf"], "value_scale: expected a finite number of at least 0, got inf"),
+        (["env=bits", "env.beta=nan"], "beta: expected a finite number of at least 0, got nan"),
+        (["env=sequence", "env.floor=0"], "floor: expected a finite number above 0, got 0"),
+        (["env=sequence", "env.scale=-1"], "scale: expected a finite number above 0, got -1"),
+        (["env=ising", "env.coupling=nan"], "coupling: expected a finite number, got nan"),
+        (["env=ising", "env.side=1"], "env.side: expected an integer from 2 to 64, got 1"),
+        (["env=bayesnet", "env.obs_variance=0"], "obs_variance: expected a finite number above 0, got 0"),
+        (["env=phylo", "env.temperature=0"], "temperature: expected a finite number above 0, got 0"),
+        (["env=phylo", "env.constant=nan"], "env.constant: expected a finite number, got nan"),
     ],
 )
 def test_bad_settings_are_refused(words, message):
@@ -117,12 +117,12 @@ def test_the_compiled_mode_names_the_step_and_the_object(line):
     with precision(config):
         metrics = make_trainer(find("gflownet"), config).run(10, 3)
         with pytest.raises(NotFiniteError, match=r"nan in iteration 1\d. The reward .* nan from LineJax for x = \[3\]"):
-            check_finite(metrics, 10, lambda: find_bad(params))
+            check_finite(metrics, 10, config.blame)
 
 
 def test_a_loss_that_diverges_is_told_apart_from_a_bad_reward():
     loss = np.array([1.0, np.inf, np.nan])
     with pytest.raises(NotFiniteError, match="got loss = inf in iteration 101. All rewards.* lower the learning rates"):
-        check_finite({"mean_length": np.ones(3), "loss": loss}, 100, lambda: find_bad(params_class("toy")()))
+        check_finite({"mean_length": np.ones(3), "loss": loss}, 100, GFlowNetConfig(env=params_class("toy")()).blame)
     check_finite({"loss": np.ones(3)}, 0)
     assert find_bad(None) == ""

@@ -4,19 +4,22 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
 from crossfade.errors import CrossfadeError
 from crossfade.run import RunDir, trials
+from crossfade.run.settings import RunConfig
 
 
 @dataclass(frozen=True)
-class Settings:
-    seed: int = 0
+class Settings(RunConfig):
     steps: int = 10
     log_every: int = 1
     fold: int = 0
+
+    bookkeeping: ClassVar[tuple[str, ...]] = (*RunConfig.bookkeeping, "fold")
 
 
 DEFAULT = Settings()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         to_torch_optimizer as to_torch_optimizer,
     )
     from .proof import Verification as Verification
+    from .rates import with_learning_rate as with_learning_rate
     from .rules import Rule as Rule
     from .step import Step as Step
     from .transfer import to_jax as to_jax, to_torch as to_torch
@@ -32,5 +33,6 @@ __getattr__, __dir__, __all__ = lazy(
         "to_optax": "optimizers",
         "to_torch": "transfer",
         "to_torch_optimizer": "optimizers",
+        "with_learning_rate": "rates",
     },
 )

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .outputs import output_tensors, torch_outputs
+from .outputs import Outputs, has_keys, output_tensors, torch_outputs
 
 aten = torch.ops.aten
 CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see layers.py
@@ -50,7 +50,8 @@ class TorchTrace:
     uses: dict[str, Use]
     flattened: set[tuple[int, ...]]
     joined: set[tuple[int, ...]]
-    outputs: dict[str, np.ndarray]
+    outputs: Outputs
+    keyed: bool  # whether the outputs are in a dict
 
 
 def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple) -> TorchTrace:
@@ -59,7 +60,7 @@ def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple)
     with torch.no_grad(), watch.cells(module), watch:
         result = module(*args)
     watch.outputs(result)
-    return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result))
+    return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result), has_keys(result))
 
 
 class _Watch(TorchDispatchMode):

@@ -16,8 +16,8 @@ import numpy as np
 
 from .candidates import Candidate, Item
 from .dataflow_torch import Point
-from .mapping import Entry
-from .pair import Pair
+from .mapping import Entry, leaves_of
+from .probing import Gap, Probing
 
 Values = list[np.ndarray]
 Choice = tuple[Entry, ...]  # one way to settle a stage
@@ -25,6 +25,7 @@ Stage = tuple[list[Item], Values]  # what is settled together, and the values th
 
 CHOICES = 125  # combinations looked at in one stage, the likeliest ones
 LOOK = 8  # those tried one by one; the others are tried many at once
+UNKNOWN = Gap(np.inf, 1.0)
 
 # Equal for arrays with the same numbers in another order; the first one usually tells two arrays apart.
 MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
@@ -47,14 +48,14 @@ class Attempt(NamedTuple):
 class Search:
     """A walk through the choices. `best` holds the entries found: proved if `solve` says so, else the best attempt."""
 
-    def __init__(self, pair: Pair, items: list[Item], fixed: tuple[Entry, ...]):
-        self.pair = pair
+    def __init__(self, probing: Probing, items: list[Item], fixed: tuple[Entry, ...]):
+        self.probing, self.both = probing, probing.both
         self.items = items
         self.fixed = fixed  # overrides
         self.owner = {name: item for item in items for name in item.names}
         self.stages = list(self._stages())
-        self.order = {path: at for at, path in enumerate(pair.jax.uses)}
-        self.best, self.shown, self.gap = fixed, -1, np.inf
+        self.order = {path: at for at, path in enumerate(self.both.jax.uses)}
+        self.best, self.shown, self.gap = fixed, -1, UNKNOWN
 
     def solve(self) -> bool:
         """Settles what can be seen; only if some value never shows, settles that in the dark and looks further on."""
@@ -71,9 +72,9 @@ class Search:
                 trail.pop()
                 continue
             finished = len(trail) > len(self.stages)
-            gap = self._gap(attempt.entries) if finished else np.inf
-            proved = gap <= self.pair.tolerance
-            if proved or (attempt.shown, -gap) > (self.shown, -self.gap):
+            gap = self._gap(attempt.entries) if finished else UNKNOWN
+            proved = gap.excess <= 1
+            if proved or (attempt.shown, -gap.excess) > (self.shown, -self.gap.excess):
                 self.best, self.shown, self.gap = attempt.entries, attempt.shown, gap
             if proved:
                 return True
@@ -129,14 +130,14 @@ class Search:
         if self.runs <= 0:
             return False
         self.runs -= 1
-        return self._appear(wanted, self.pair.run_jax(leaves)[1])
+        return self._appear(wanted, self.both.run_jax(leaves)[1])
 
     def _appear(self, wanted: Values, values: Values) -> bool:
-        return all(appears(value, values, self.pair.tolerance) for value in wanted)
+        return all(appears(value, values, self.both.tolerance) for value in wanted)
 
-    def _gap(self, entries: tuple[Entry, ...]) -> float:
+    def _gap(self, entries: tuple[Entry, ...]) -> Gap:
         self.runs -= 1
-        return self.pair.gap(self.leaves(entries))
+        return self.probing.gap(entries)
 
     def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[Choice]:
         """The ways to settle the items with free leaves, the likeliest first."""
@@ -160,13 +161,14 @@ class Search:
     def _stages(self) -> Iterator[Stage]:
         """For each point the items first used there."""
         settled: set[str] = set()
-        for point in self.pair.trace.points:
+        points = self.both.trace.points
+        for point in points:
             new = {id(item): item for n in sorted(point.names - settled) if (item := self.owner.get(n))}
             if new:
                 settled.update(n for item in new.values() for n in item.names)
-                yield list(new.values()), self._values(point)
+                yield list(new.values()), self._values(point, points)
 
-    def _values(self, point: Point) -> Values:
+    def _values(self, point: Point, points: list[Point]) -> Values:
         """What JAX should compute for a point, given how it groups the members of an ensemble.
 
         A stack that torch keeps as a list is one value, with the same step of the other members; a list that torch
@@ -177,18 +179,22 @@ class Search:
         if point.value.shape[:1] in [(item.rows,) for item in mine.values()]:
             return list(point.value)
         same = lambda p: p.value.shape == point.value.shape and items(p).keys() == mine.keys() != set()
-        members = [p.value.ravel() for p in self.pair.trace.points if p is point or same(p)]
+        members = [p.value.ravel() for p in points if p is point or same(p)]
         return [np.concatenate(members)]
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
-        """The JAX leaves that hold the pair's random weights."""
-        return leaves_of(entries, self.pair.weights)
+        """The JAX leaves that hold the weights of the first draw."""
+        return leaves_of(entries, self.both.weights)
 
     def first_difference(self) -> Point | None:
-        """The first value of torch that JAX does not compute under the best attempt."""
-        _, values = self.pair.run_jax(self.leaves(self.best))
-        missing = (p for p in self.pair.trace.points if not self._appear(self._values(p), values))
-        return next(missing, None)
+        """The first value of torch that JAX does not compute under the best attempt, on the draw where they differ."""
+        if (draw := self.gap.draw) is None:
+            points, weights, factor = self.both.trace.points, self.both.weights, 1.0
+        else:
+            weights, factor = self.both.weights | draw.weights, draw.probe.inputs
+            points = self.both.trace_with(draw.weights, factor).points
+        _, values = self.both.run_jax(leaves_of(self.best, weights), factor)
+        return next((p for p in points if not self._appear(self._values(p, points), values)), None)
 
 
 def _apart(choice: tuple[Candidate, ...]) -> bool:
@@ -202,29 +208,27 @@ def paths(entries: tuple[Entry, ...]) -> set[str]:
     return {path for entry in entries for path in entry.jax}
 
 
-def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Torch arrays by name, carried to JAX leaves by path."""
-    leaves: dict[str, np.ndarray] = {}
-    for entry in entries:
-        leaves.update(zip(entry.jax, entry.rule.forward(tuple(weights[n] for n in entry.torch)), strict=True))
-    return leaves
-
-
 def appears(value: np.ndarray, values: Values, tolerance: float) -> bool:
-    """Whether some array holds the same numbers, in any order: equal count, extremes, sums."""
+    """Whether some array holds the same numbers, in any order: equal count, extremes, sums of the finite ones."""
+    size = value.size
+    value = np.asarray(value, np.float64)
+    whole = bool(np.isfinite(value).all())
+    value = value if whole else value[np.isfinite(value)]
     if not value.size:
         return True
-    value = np.asarray(value, np.float64)
     moments = [moment(value) for moment in MOMENTS]
     slack = tolerance * np.abs(value).sum()
 
     def same(other: np.ndarray) -> bool:
         other = np.asarray(other, np.float64)
+        other = other if whole else other[np.isfinite(other)]
         pairs = zip(MOMENTS, moments, strict=True)
-        return all(abs(moment(other) - mine) <= slack + tolerance * abs(mine) for moment, mine in pairs)
+        return other.size == value.size and all(
+            abs(moment(other) - mine) <= slack + tolerance * abs(mine) for moment, mine in pairs
+        )
 
-    with np.errstate(invalid="ignore", over="ignore"):  # an infinite number is equal to nothing here
-        return any(other.size == value.size and same(other) for other in values)
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite number is equal to none of the finite ones
+        return any(other.size == size and same(other) for other in values)
 
 
 def likeness(name: str, path: str) -> int:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..parity.verdict import Comparison
 from ..registry import MODES, Measure, System
 from ..run import Section, write_report
 from ..run.page import Cell, figure, paragraph, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
+from ..verdict import Comparison
 from .ladder import Rung
 
 PARTS = ("sample", "convert", "gradient", "sync", "all")

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 import torch._inductor.config
 
-from ..bridge.optimizers_torch import read_torch
 from ..bridge.transfer_torch import tensor_to_numpy
 from ..optim import functional_torch
 from .compiler import find_compiler
@@ -18,10 +17,9 @@ class TorchPureTrainer(TorchTrainer):
 
     def __init__(self, system: TorchSystem[Any, Any], snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        states = {name: read_torch(made.optimizer, self.policy) for name, made in self.optimizers.items()}
         self.state = PureState(
             {name: tensor.detach().clone() for name, tensor in self.policy.state_dict().items()},
-            {name: functional_torch.init(state) for name, state in states.items()},
+            {name: functional_torch.init(state) for name, state in self.states().items()},
         )
         self.step = step
         compiler, reason = find_compiler()
@@ -44,9 +42,7 @@ class TorchPureTrainer(TorchTrainer):
         return info
 
     def snapshot(self) -> Snapshot:
-        states = {
-            name: functional_torch.read(self.state.moments[name], read_torch(made.optimizer, self.policy))
-            for name, made in self.optimizers_at(self.step).items()
-        }
+        records = self.system.optimizer_records(self.step)
+        states = {name: functional_torch.read(self.state.moments[name], record) for name, record in records.items()}
         parameters = {name: tensor_to_numpy(p) for name, p in self.state.params.items()}
         return Snapshot(parameters, states, as_saved(self.buffer))

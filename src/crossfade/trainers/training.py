@@ -13,7 +13,7 @@ from ..errors import CheckpointError, UsageError
 from ..registry import System
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks, trials
 from ..run.files import write_array
-from ..run.finite import check_finite
+from ..run.finite import check_finite, check_finite_parameters
 from ..run.provenance import digests
 from ..run.settings import RunConfig
 from .making import make_trainer, precision
@@ -97,6 +97,11 @@ def train(
                 evaluation.update(found.metrics)
                 return found.metrics
 
+            def keep(step: int, window: dict[str, Any]) -> None:
+                state = trainer.snapshot()
+                check_finite_parameters(state.parameters, step, config.blame)
+                save(run, config, state, step, window, meta)
+
             reached = run_chunks(
                 config.steps,
                 config.chunk,
@@ -107,7 +112,7 @@ def train(
                 log_every=config.log_every,
                 on_eval=evaluate,
                 eval_every=config.eval_every,
-                on_checkpoint=lambda step, window: save(run, config, trainer.snapshot(), step, window, meta),
+                on_checkpoint=keep,
                 checkpoint_every=config.checkpoint_every,
                 on_progress=bar.update,
                 stop=stop,

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ...nn.categorical_jax import entropy, log_prob_of, log_probs
 from .batch import Minibatch
 from .config import PPOConfig
-from .masked_jax import entropy, log_prob_of, log_probs
 from .network_jax import ActorCritic
 
 

@@ -18,6 +18,7 @@ RECORD = System(
     bench=Item("iterations per second of every mode", "crossfade.systems.gflownet.bench:main"),
     effort="crossfade.algos.gflownet.evaluation.evaluate:SamplingEffort",
     population="crossfade.systems.gflownet.population_jax:Population",
+    examine="crossfade.systems.gflownet.examine:examine",
     formats="crossfade.systems.gflownet.published.formats_torch:FORMATS",
     presets={
         # A minute's climb: small enough for the slowest mode, large enough to learn the target.

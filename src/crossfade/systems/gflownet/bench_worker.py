@@ -7,7 +7,6 @@ length of trajectories. A chunk ends when its metrics are on the host.
 
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from ...algos.gflownet.config import GFlowNetConfig
 from ...algos.gflownet.policy_torch import Policy
 from ...algos.gflownet.sampling import nodes_numpy
 from ...bench.flops import matrix_peak, per_node
+from ...bench.harness import peak_memory_mb
 from ...config import apply
 from ...envs.dag.base_numpy import State
 from ...envs.dag.registry import make
@@ -139,11 +139,11 @@ def measure(words: list[str], contenders: list[str], train: int, rounds: int, se
     snapshot = Snapshot(trained(config, train))
     running, results = {}, {}
     for name in contenders:
-        contender, before = CONTENDERS[name], _rss_mb()
+        contender, before = CONTENDERS[name], peak_memory_mb()
         trainer = contender.make(apply(config, (*contender.words, *STILL)), snapshot)
         compiling, chunk = _warm_up(trainer, seconds)
         running[name] = (trainer, chunk)
-        results[name] = {"compile_s": compiling, "rss_mb": _rss_mb() - before, "rounds": []}
+        results[name] = {"compile_s": compiling, "rss_mb": peak_memory_mb() - before, "rounds": []}
     for number in range(rounds):
         for name, (trainer, chunk) in running.items():
             results[name]["rounds"].append(_turn(trainer, number * chunk, chunk))
@@ -156,7 +156,7 @@ def measure(words: list[str], contenders: list[str], train: int, rounds: int, se
         "peak_flops": peak,
         "work": work,
         "contenders": results,
-        "peak_rss_mb": _rss_mb(),
+        "peak_rss_mb": peak_memory_mb(),
         "load": os.getloadavg()[0],
     }
 
@@ -213,10 +213,6 @@ def _figures(turns: list[dict[str, float]]) -> dict[str, float]:
         "wall_ms": 1e3 * middle,
         "cpu_ms": 1e3 * statistics.median(cpu),
     }
-
-
-def _rss_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

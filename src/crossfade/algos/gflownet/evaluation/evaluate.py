@@ -8,15 +8,15 @@ at every evaluation, so that a curve shows how the policy changes and not how th
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int32
 
 from ....envs.dag.enumeration import Graph
 from ....envs.dag.ground_truth import graph_of, objects_of, target_draws, target_of
-from ....errors import UsageError
 from ....random import random_numpy as random
+from ....ranges import INT32, Count, Range, Seed
 from ....run.evaluation import Effort, Evaluation
 from . import bounds, exact_numpy, noise_floor, upstream_metrics
 
@@ -27,19 +27,12 @@ TEST_SET = 1000  # objects whose probability is estimated one by one
 class SamplingEffort(Effort):
     """How much to sample."""
 
-    samples: int = 10_000
+    samples: Annotated[int, Range(2, INT32)] = 10_000
     """Trajectories of the policy, and as many built backwards from objects of the target."""
-    backward_samples: int = 10
+    backward_samples: Count = 10
     """Trajectories by which the probability of one object is estimated."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Of the draws; by default the run's."""
-
-    def __post_init__(self):
-        if self.samples < 2 or self.backward_samples < 1:
-            raise UsageError(
-                f"expected at least 2 samples and 1 backward sample, got samples={self.samples} and "
-                f"backward_samples={self.backward_samples}."
-            )
 
 
 CHEAP = SamplingEffort(samples=500)

@@ -1,4 +1,4 @@
-"""Collecting steps of many environments within a compiled program. The host's counterpart is host.py."""
+"""Collecting steps of many environments within a compiled program. Twin: rollout_numpy.py."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ...nn import normalizer_jax as normalizer
+from ...nn.categorical_jax import choose, log_prob_of, log_probs
 from ...nn.normalizer_jax import Statistics
 from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
@@ -16,7 +17,6 @@ from ...random.shuffling_jax import shuffled
 from .batch import Carry, Minibatch, Noise, Rollout
 from .config import START_NUMBERS, PPOConfig
 from .learner_jax import Info
-from .masked_jax import choose, log_prob_of, log_probs
 from .network_jax import ActorCritic
 
 

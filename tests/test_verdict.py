@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from crossfade.parity.verdict import EPS32, Verdict, allow_float32, allow_float64, allow_unproved, compare, scale
+from crossfade.verdict import (
+    EPS32,
+    Verdict,
+    allow_float32,
+    allow_float64,
+    allow_unproved,
+    compare,
+    scale,
+)
 
 ONES = np.linspace(0.5, 1.0, 6).reshape(2, 3)
 
@@ -66,6 +74,20 @@ def test_a_masking_constant_does_not_widen_the_tolerance():
     assert judge(a, b).verdict is Verdict.DIFFERENT
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ([-1e9 + 0.5, 1.0], [-1e9 + 0.4, 1.0], Verdict.ROUNDING),
+        ([-1e9 + 0.5, 1.0], [-1e9 + 0.5, 1.0 + 1e-8], Verdict.DIFFERENT),
+        ([-1e9, 1.0], [-1.001e9, 1.0], Verdict.DIFFERENT),
+        ([-1e9 + 0.5, -2e9], [-1e9 + 0.4, -2e9], Verdict.ROUNDING),
+        ([3e6, 1.0], [3e6 * (1 + 1e-8), 1.0], Verdict.DIFFERENT),
+    ],
+)
+def test_a_masking_constant_that_was_added_is_held_to_its_own_magnitude(a, b, verdict):
+    assert judge(a, b, relative=1e-9).verdict is verdict
+
+
 def test_sums_that_cancel_are_held_to_the_floor():
     assert judge([1e-17], [3e-17]).verdict is Verdict.DIFFERENT
     assert judge([1e-17], [3e-17], floor=1e-15).verdict is Verdict.ROUNDING
@@ -100,8 +122,16 @@ def test_a_nan_on_one_side_is_never_noise():
 
 def test_without_float64_the_noise_is_estimated_from_sums_and_jitter():
     single = {"x": ONES.astype(np.float32)}
-    jittered = {"x": single["x"] * np.float32(1 + 1e-4)}
-    short, long = allow_unproved(single, single, single, 1), allow_unproved(single, single, single, 10_000)
+    short, long = allow_unproved(single, single, {}, 1), allow_unproved(single, single, {}, 10_000)
     assert short["x"] == pytest.approx(80 * EPS32)
     assert long["x"] == pytest.approx(1000 * EPS32)
-    assert allow_unproved(single, single, jittered, 1)["x"] == pytest.approx(1e-3, rel=1e-2)
+    assert allow_unproved(single, single, {"x": 1e-4}, 1)["x"] == pytest.approx(1e-3)
+
+
+def test_the_noise_of_the_worse_side_counts_as_far_as_rounding_explains_it():
+    single, noisy = ({"x": (ONES * (1 + share)).astype(np.float32)} for share in (1e-6, 1e-3))
+    allowed = lambda *rounding: allow_float32(single, noisy, {"x": ONES}, {"x": ONES}, *rounding)["x"]
+    assert allowed() == pytest.approx(1e-2, rel=1e-2)
+    assert allowed({}) == pytest.approx(1e-5, rel=1e-1)
+    assert allowed({"x": 1e-4}) == pytest.approx(1e-3)
+    assert allowed({"x": 1.0}) == allowed()

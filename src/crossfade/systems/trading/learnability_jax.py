@@ -16,7 +16,6 @@ import numpy as np
 import optax
 from jaxtyping import PyTree
 
-from ...algos.ppo.masked_jax import choose, log_probs
 from ...algos.ppo.network_jax import ActorCritic
 from ...envs.trading import build, synthetic
 from ...envs.trading.bars import Bars
@@ -26,6 +25,7 @@ from ...envs.trading.params import Rules, TradingParams
 from ...envs.trading.sessions import within
 from ...envs.trading.trading_numpy import Trading
 from ...nn import normalizer_numpy
+from ...nn.categorical_jax import choose, log_probs
 from ...optim import sharing_jax as sharing
 from . import world
 from .config import TradingConfig

@@ -1,9 +1,12 @@
-"""How different is too different: pure functions on named NumPy arrays.
+"""How different is too different: pure functions on NumPy arrays by name, used by `bridge` and by `parity`.
 
 Two correct ports agree in float64 to rounding, so float64 decides: anything above a tight tolerance is another system.
 Float32 is then held to its own measured noise, the distance of each side from its float64 self. By the triangle
 inequality two sides that agree in float64 stay within twice that noise, so a clean port cannot raise an alarm, however
 chaotic its float32 trajectory.
+
+Differences are relative to the scale of their leaf, its largest magnitude. A masking constant (-1e9 on illegal actions)
+is no measure of that scale: it is left aside, and held to its own magnitude.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +20,7 @@ Leaves = Mapping[str, np.ndarray]  # arrays by name
 EPS32 = float(np.finfo(np.float32).eps)
 EPS64 = float(np.finfo(np.float64).eps)
 SENTINEL = 1e6  # a larger number that both sides hold bit for bit is a masking constant, not a measure of scale
+MASKED = 1e8  # a larger number that both sides hold to a millionth is a value with a masking constant added
 NOISE_ULPS = 8  # no float32 noise floor is lower
 NOISE_FACTOR = 10  # float32 may differ by so many noise floors
 
@@ -92,25 +96,34 @@ def largest(*groups: Leaves) -> float:
     return max((scale(a, a) for group in groups for a in group.values() if _inexact(a)), default=0.0)
 
 
-def allow_float32(torch: Leaves, jax: Leaves, torch64: Leaves, jax64: Leaves) -> dict[str, float]:
-    """Allowed absolute differences of a float32 run: ten times the noise measured on this very quantity."""
+def allow_float32(
+    torch: Leaves, jax: Leaves, torch64: Leaves, jax64: Leaves, rounding: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Allowed absolute differences of a float32 run: ten times the noise measured on this very quantity.
+
+    The noise of a side is its distance from its float64 self. A bug that exists in float32 alone (a cast to bfloat16,
+    an integer that overflows) would count as noise of its own side and pay for itself: so where the sides are unlike,
+    the noise of the worse one counts up to `rounding`, what rounding is known to do to each leaf. Without `rounding`
+    all of it counts: that is for results that feed back into themselves, such as long training.
+    """
     allowed = {}
     for leaf in _common(torch, jax, torch64, jax64):
-        measured = max(_noise(torch[leaf], torch64[leaf]), _noise(jax[leaf], jax64[leaf]))
-        allowed[leaf] = NOISE_FACTOR * max(measured, least_noise(torch[leaf], jax[leaf]))
+        better, worse = sorted((_noise(torch[leaf], torch64[leaf]), _noise(jax[leaf], jax64[leaf])))
+        known = worse if rounding is None else min(worse, rounding.get(leaf, 0.0))
+        allowed[leaf] = NOISE_FACTOR * max(better, known, least_noise(torch[leaf], jax[leaf]))
     return allowed
 
 
-def allow_unproved(torch: Leaves, jax: Leaves, jittered: Leaves, longest_sum: int) -> dict[str, float]:
+def allow_unproved(torch: Leaves, jax: Leaves, rounding: Mapping[str, float], longest_sum: int) -> dict[str, float]:
     """Allowed absolute differences of a float32 run with no float64 beside it.
 
-    The noise floor is then estimated: that of sums of `longest_sum` terms, or what moving every weight by one unit in
-    the last place does to the quantity (`jittered`), whichever is larger.
+    The noise floor is then estimated: that of sums of `longest_sum` terms, or what rounding is known to do to each
+    leaf, whichever is larger.
     """
     growth = max(1.0, np.sqrt(longest_sum) / NOISE_ULPS)
     return {
-        leaf: NOISE_FACTOR * max(growth * least_noise(torch[leaf], jax[leaf]), _noise(jax[leaf], jittered[leaf]))
-        for leaf in _common(torch, jax, jittered)
+        leaf: NOISE_FACTOR * max(growth * least_noise(torch[leaf], jax[leaf]), rounding.get(leaf, 0.0))
+        for leaf in _common(torch, jax)
     }
 
 
@@ -161,11 +174,11 @@ def _structural(torch: Leaves, jax: Leaves, dtypes: bool) -> Iterator[Difference
 
 
 def _measure(leaf: str, a: np.ndarray, b: np.ndarray, allowed: float) -> tuple[Difference, float]:
-    gap = _gap(a, b)
-    distance = float(gap.max(initial=0.0))
+    apart = elementwise(a, b)
+    distance = float(apart.max(initial=0.0))
     if distance == 0.0:
         return Difference(leaf, "values", allowed=relative(allowed, a, b)), 0.0
-    index = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
+    index = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), apart.shape))
     difference = Difference(
         leaf,
         "values" if np.isfinite(distance) else "non-finite",
@@ -180,29 +193,46 @@ def _measure(leaf: str, a: np.ndarray, b: np.ndarray, allowed: float) -> tuple[D
 
 def _noise(a: np.ndarray, b: np.ndarray) -> float:
     """The largest finite distance: a NaN or an overflow that only one side has is never noise."""
-    gap = _gap(a, b)
-    return float(gap.max(where=np.isfinite(gap), initial=0.0))
+    apart = elementwise(a, b)
+    return float(apart.max(where=np.isfinite(apart), initial=0.0))
 
 
-def _gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b| element by element: zero where both hold the same NaN or infinity, infinite where only one does."""
+def elementwise(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a - b| of each element: zero where both hold the same NaN or infinity, infinite where only one does.
+
+    The distance of two masked values is taken relative to their magnitude, and put in units of the array's scale.
+    """
     same = a == b
     if not _inexact(a):
         # Integers of 2**53 and more would collapse in float64; what is unequal is at least one apart.
-        gap = np.maximum(np.abs(a.astype(np.float64) - b.astype(np.float64)), 1.0)
-        return np.where(same, 0.0, gap)
-    a, b = _wide(a), _wide(b)
-    same = same | (np.isnan(a) & np.isnan(b))
+        apart = np.maximum(np.abs(a.astype(np.float64) - b.astype(np.float64)), 1.0)
+        return np.where(same, 0.0, apart)
+    wide_a, wide_b = _wide(a), _wide(b)
+    same = same | (np.isnan(wide_a) & np.isnan(wide_b))
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.abs(a - b)
-    return np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
+        apart = np.abs(wide_a - wide_b)
+    apart = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    masked = _masked(a, b) & ~same
+    if masked.any():
+        apart[masked] *= scale(a, b) / np.abs(wide_a[masked])
+    return apart
 
 
 def scale(a: np.ndarray, b: np.ndarray) -> float:
     """The largest magnitude of two arrays, masking constants (-1e9, finfo.min) left aside."""
     size = np.maximum(np.abs(_wide(a)), np.abs(_wide(b)))
-    counts = np.isfinite(size) & ~((a == b) & (size >= SENTINEL))
-    return float(size.max(where=counts, initial=0.0)) or float(size.max(where=np.isfinite(size), initial=0.0))
+    finite = np.isfinite(size)
+    counts = finite & ~_masked(a, b)
+    return float(size.max(where=counts, initial=0.0)) or float(size.max(where=finite, initial=0.0))
+
+
+def _masked(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Which elements hold a masking constant on both sides, or a value to which one was added."""
+    wide_a, wide_b = _wide(a), _wide(b)
+    size = np.maximum(np.abs(wide_a), np.abs(wide_b))
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(wide_a - wide_b) <= 1e-6 * size
+    return np.asarray(np.isfinite(size) & (((a == b) & (size >= SENTINEL)) | (near & (size >= MASKED))))
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

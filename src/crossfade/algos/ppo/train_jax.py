@@ -14,7 +14,7 @@ from .batch import Carry
 from .config import PPOConfig
 from .learner_jax import Info, advantages, update_epochs
 from .network_jax import ActorCritic
-from .rollout import World, collect, draw, minibatch_of
+from .rollout_jax import World, collect, draw, minibatch_of
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
 PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
