@@ -197,7 +197,7 @@ def test_a_module_that_refuses_other_inputs_is_matched_on_the_example():
 
     x = torch.tensor([[0.0, 0.5, -1.0], [1.0, 0.3, 2.0]])
     mapping = match(Table(), (JaxTable(), JaxTable().init(KEY, x.numpy())), x)
-    assert mapping.verify().ok and "IndexError" in str(mapping.verify())
+    assert mapping.verify().ok and "IndexError" in str(mapping.verify()) and "IndexError" in mapping.explain()
 
 
 def test_flags_and_counts_among_the_inputs_stay_as_they_are():

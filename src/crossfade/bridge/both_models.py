@@ -8,6 +8,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping as Named
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import Any, Literal
 
 import jax
@@ -76,7 +77,7 @@ class BothModels:
                 self.draw_first()
             except RuntimeError:
                 raise error from None
-            self.single = f"the torch module does not run in float64: {error}"
+            self.single = f"the torch module does not run in float64: {str(error).splitlines()[0]}"
         self._trace_jax()
         if not self.single and self.jax.single:
             self.single = "the JAX model casts to float32 or less, whatever it is given"
@@ -84,16 +85,16 @@ class BothModels:
 
     @property
     def precision(self) -> str:
-        """What the proof is made in."""
+        """The precision in which outputs are compared."""
         return "float32" if self.single else "float64"
 
-    def warn(self, who: str) -> None:
-        """Warns when the proof is made in float32."""
+    def warn(self, who: str, stacklevel: int) -> None:
+        """Warns when the outputs can only be compared in float32."""
         if self.single:
             warnings.warn(
                 f"{who}: the outputs are compared in float32, to a relative {SINGLE:.0e}, which proves less than "
                 f"float64: {self.single}",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
 
     # The torch side
@@ -101,7 +102,7 @@ class BothModels:
     def draw_first(self, constants: Iterable[str] = (), decimal: bool = False) -> None:
         """Gives the torch copy random weights and traces it. Buffers named `constants` keep the module's values, with
         `decimal` as the shortest decimal numbers that round to them."""
-        torch.set_default_dtype(self.dtype)  # of the constants made on the way, and of integers divided
+        torch.set_default_dtype(self.dtype)  # for constants created in forward(), and for quotients of integers
         self.copy = copy.deepcopy(self.module).cpu().to(self.dtype).eval()
         state = self.copy.state_dict(keep_vars=True)
         self.tensors = {n: t for n, t in state.items() if n in self.parameters or n in self.buffers}
@@ -117,14 +118,14 @@ class BothModels:
         with _running("the torch module"), torch.random.fork_rng(devices=[]):
             self.trace: TorchTrace = trace_torch(self.copy, self.tensors, self.args)
 
-    @property
+    @cached_property
     def statistics(self) -> set[str]:
-        """Buffers of finite floating numbers: what can be drawn at random if JAX holds it."""
+        """Floating-point buffers with finite values: those that can be drawn at random if JAX holds them too."""
         return {n for n, t in self.buffers.items() if t.is_floating_point() and bool(t.isfinite().all())}
 
     @property
     def positive(self) -> set[str]:
-        """Buffers that hold positive numbers alone, such as variances: they stay positive."""
+        """Buffers that hold only positive numbers, such as variances: they are drawn positive."""
         return {n for n in self.statistics if bool((self.own[n] > 0).all())}
 
     def drawn_names(self, buffers: Iterable[str]) -> list[str]:
@@ -133,16 +134,20 @@ class BothModels:
         return [n for n in self.shapes if n in wanted]
 
     def run_torch(self, weights: Named[str, np.ndarray], factor: float = 1.0, single: bool = False) -> Outputs:
-        """The torch outputs with the named weights in place of the first draw's and inputs scaled by `factor`; if
-        asked for, computed in float32 (`single`)."""
+        """The torch outputs with the named weights in place of the first draw's and inputs scaled by `factor`, in
+        float32 if `single`."""
         args = _scaled(self.args, factor)
         if not single:
             return self._with_weights(weights, lambda: torch_outputs(self.copy(*args)))
         narrow = tuple(_tensors(a, torch.float32) for a in args)
-        return self._with_weights(weights, lambda: torch_outputs(copy.deepcopy(self.copy).float()(*narrow)))
+        try:
+            torch.set_default_dtype(torch.float32)
+            return self._with_weights(weights, lambda: torch_outputs(copy.deepcopy(self.copy).float()(*narrow)))
+        finally:
+            torch.set_default_dtype(self.dtype)
 
     def trace_with(self, weights: Named[str, np.ndarray], factor: float) -> TorchTrace:
-        """What torch computes on the way to `run_torch`'s outputs."""
+        """The trace of the torch module with these weights and inputs scaled by `factor`."""
         args = _scaled(self.args, factor)
         return self._with_weights(weights, lambda: trace_torch(self.copy, self.tensors, args))
 
@@ -179,12 +184,12 @@ class BothModels:
         """The JAX outputs by torch's names and every intermediate value, with the named leaves in place of the model's
         own and inputs scaled by `factor`."""
         arrays = {**self.floats, **{p: np.asarray(a, np.float64) for p, a in leaves.items()}}
-        inputs = [factor * a if is_continuous(a) else a for a in self.inputs]
+        inputs = [factor * a if factor != 1.0 and is_continuous(a) else a for a in self.inputs]
         outputs, values = self.jax.run(arrays, inputs)
         return {ours: outputs[theirs] for ours, theirs in self.names.items()}, values
 
     def difference(self, ours: Outputs, theirs: Outputs, left_out: Literal["none", "torch", "both"] = "none") -> float:
-        """How far a torch result and a JAX result are apart, relative."""
+        """The largest relative difference between a torch result and a JAX result."""
         return difference(ours, theirs, self.channels_last, left_out)
 
 

@@ -55,7 +55,7 @@ def _refuse_neutral_state(both: BothModels, entries: tuple[Entry, ...]) -> None:
 def _seen(
     arrays: dict[str, np.ndarray], run: Callable[[dict[str, np.ndarray]], Outputs], tolerance: float
 ) -> list[str]:
-    """Those of the arrays whose change changes the outputs, or makes the model fail."""
+    """The arrays on which the outputs depend: changing one changes the outputs or makes the model raise."""
     if not arrays:
         return []
     before, found = run({}), []

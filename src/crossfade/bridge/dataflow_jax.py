@@ -1,4 +1,5 @@
-"""What a JAX model does with its leaves: the first primitive that reads each one, its axes, and every value on the way.
+"""How a JAX model uses its leaves: the first primitive that reads each one, the role of its axes, and every
+intermediate value.
 
 The model is traced to a jaxpr once. `_follow` follows each leaf through transposes, broadcasts and reshapes to the
 primitive that consumes it; `JaxTrace.run` evaluates the model with given leaves and inputs and returns its outputs
@@ -66,7 +67,7 @@ def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str,
 
 
 def _compile(function: Callable, *args: Any) -> Callable:
-    """Compiles with little effort: the function runs a few times on a small example."""
+    """Compiles with little optimisation: the function runs a few times on a small example."""
     lowered = jax.jit(function).lower(*args)
     try:
         return lowered.compile({"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": False})
@@ -75,7 +76,7 @@ def _compile(function: Callable, *args: Any) -> Callable:
 
 
 def _inner(eqn) -> ClosedJaxpr | None:
-    """The body of a plain call (`jit`, `custom_jvp`, `remat`, ...), which is read as if written out in place."""
+    """The body of a plain call (`jit`, `custom_jvp`, `remat`, ...), which is inlined."""
     if eqn.primitive.name in ("scan", "while", "cond"):
         return None
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
@@ -169,7 +170,7 @@ def _view(eqn, view: View) -> View | None:
 
 
 def _use(eqn, at: int, view: View) -> Use:
-    """The part the axes of a leaf play in the primitive that reads it as its operand number `at`."""
+    """The role of a leaf's axes in the primitive that reads it as operand number `at`."""
     axes = view[1]
     name = eqn.primitive.name
     roles: dict[str, int] = {}

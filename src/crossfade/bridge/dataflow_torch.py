@@ -1,4 +1,4 @@
-"""What a torch module does with its parameters: which operation reads each one, along which axes, and what comes out.
+"""How a torch module uses its parameters: which operation reads each one, the role of its axes, and the result.
 
 The module runs once on the example under a dispatch mode that sees every ATen operation. A parameter is recognised in
 an operation's arguments by its memory, so views (`t`, `permute`, `expand`, ...) need no bookkeeping: their strides tell
@@ -19,12 +19,12 @@ from torch.utils._pytree import tree_leaves
 from .outputs import Outputs, has_keys, output_tensors, torch_outputs
 
 aten = torch.ops.aten
-CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see layers.py
+CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see recurrent.py
 
 
 @dataclass(frozen=True)
 class Use:
-    """The first operation that reads an array: its kind, and the array's axes by the part they play in it."""
+    """The first operation that reads an array: its kind, and the array's axes by their role in it."""
 
     kind: str
     axes: dict[str, int] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class _Watch(TorchDispatchMode):
 
     @contextmanager
     def cells(self, module: nn.Module) -> Iterator[None]:
-        """While a recurrent layer runs, its operations are not looked at; its output is one point for the whole."""
+        """While a recurrent layer runs, its operations are not recorded; its output is the one point of the layer."""
         handles = []
         for path, child in module.named_modules():
             if isinstance(child, CELLS):

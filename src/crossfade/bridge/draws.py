@@ -48,7 +48,7 @@ PROBES = (
 
 
 def first_draw(rng: np.random.Generator, shape: Shape, positive: bool = False) -> np.ndarray:
-    """Matrices that keep the size of what they act on; vectors, scalars and what is `positive` between 0.5 and 1.5."""
+    """Normal matrices with variance 1 / fan-in; vectors, scalars and `positive` arrays uniform in [0.5, 1.5]."""
     if positive or len(shape) < 2:
         return rng.uniform(0.5, 1.5, shape)
     return _matrix(rng, shape)
@@ -75,19 +75,19 @@ def _matrix(rng: np.random.Generator, shape: Shape) -> np.ndarray:
 
 
 def is_continuous(array: np.ndarray) -> bool:
-    """Whether an input can be scaled: some number has a fraction. Flags, counts and pixels stay as they are."""
+    """Whether an input can be scaled: not all its numbers are whole. Flags, counts and pixels are left unscaled."""
     return array.dtype.kind == "f" and bool(np.any(np.isfinite(array) & (array != np.round(array))))
 
 
 def is_neutral(array: np.ndarray) -> bool:
-    """All zeros, all ones, or the identity: a buffer that has no effect, or none that shows."""
+    """Whether an array is all zeros, all ones or the identity, so that it may have no effect on the outputs."""
     return bool((array == 0).all() or (array == 1).all()) or (
         array.ndim == 2 and array.shape[0] == array.shape[1] and np.array_equal(array, np.eye(len(array)))
     )
 
 
 def disturbed(array: np.ndarray) -> np.ndarray:
-    """Other numbers of the same kind, to see whether anything depends on the array."""
+    """Other values of the same type, to test whether the outputs depend on the array."""
     if array.dtype == bool:
         return ~array
     if array.dtype.kind in "iu":

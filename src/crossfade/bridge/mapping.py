@@ -60,6 +60,7 @@ class Mapping:
     unproved: tuple[str, ...] = ()  # torch names on which the example's outputs do not depend
     constants: tuple[str, ...] = ()  # names of `torch_only`
     precision: str | None = None  # in which match compared the outputs: float64, or float32, which proves less
+    unjudged: tuple[str, ...] = ()  # weights and inputs on which match could not compare the outputs, and why
     origin: tuple | None = field(default=None, repr=False, compare=False)  # what `verify` runs: match's own arguments
 
     @classmethod
@@ -203,8 +204,9 @@ class Mapping:
         rows += [("", f"{path} {_shape(leaves[path])}", "JAX only, kept", "") for path in self.jax_only]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-        notes = ["", "outputs compared in float32, which proves less than float64"] * (self.precision == "float32")
-        return "\n".join([*(line.rstrip() for line in lines), *notes])
+        notes = ["outputs compared in float32, which proves less than float64"] * (self.precision == "float32")
+        notes += [f"outputs not compared with {why}" for why in self.unjudged]
+        return "\n".join([*(line.rstrip() for line in lines), *([""] if notes else []), *notes])
 
     def _is_unproved(self, entry: Entry) -> bool:
         return not set(entry.torch).isdisjoint(self.unproved)
@@ -241,6 +243,7 @@ class Mapping:
             "unproved": list(self.unproved),
             "constants": list(self.constants),
             "precision": self.precision,
+            "unjudged": list(self.unjudged),
         }
 
     @classmethod
@@ -258,6 +261,7 @@ class Mapping:
             unproved=tuple(data["unproved"]),
             constants=tuple(data.get("constants", ())),
             precision=data.get("precision"),
+            unjudged=tuple(data.get("unjudged", ())),
         )
 
     def save(self, path: str | Path) -> None:

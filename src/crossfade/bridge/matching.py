@@ -1,4 +1,4 @@
-"""`match`: the correspondence between a torch module and a JAX model, found from what both compute, and proved."""
+"""`match`: finds which JAX leaf holds which torch array by tracing both models, and proves it by running them."""
 
 from collections.abc import Iterator, Mapping as Named
 from dataclasses import replace
@@ -11,11 +11,11 @@ from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, 
 from .both_models import BothModels
 from .candidates import Candidate, Facts, Item, Shape, arrays, single_item, stacked_items, unstacked_items
 from .constants import constants
-from .layers import cell_items
 from .libraries import named_leaves
 from .mapping import Entry, Mapping
 from .probing import Probing
 from .proof import guard
+from .recurrent import cell_items
 from .rules import Rule
 from .search import Search, likeness
 from .transfer import tensor_to_numpy
@@ -48,7 +48,7 @@ def match(
     overrides = dict(overrides or {})
     declared = {name for name, target in overrides.items() if target is None and isinstance(name, str)}
     with BothModels(torch_module, jax_model, example, jax_example, jax_apply) as both:
-        both.warn("bridge.match")
+        both.warn("bridge.match", stacklevel=3)
         shapes = {path: leaf.shape for path, leaf in both.floats.items()}
         _check_declared(both, declared)
         search = _find(both, shapes, {n: t for n, t in overrides.items() if n not in declared}, declared)
@@ -56,6 +56,7 @@ def match(
         _refuse(both, entries, shapes, search)
         unproved = guard(both, entries)
         fixed = constants(both, entries, declared)
+        unjudged = search.probing.unjudged(entries)
     used = {path for entry in entries for path in entry.jax}
     held = {name for entry in entries for name in entry.torch}
     order = {name: at for at, name in enumerate(both.shapes)}
@@ -69,6 +70,7 @@ def match(
         unproved=unproved,
         constants=fixed,
         precision=both.precision,
+        unjudged=unjudged,
         origin=(torch_module, example, jax_example, jax_apply),
     )
 
@@ -91,7 +93,7 @@ def _find(both: BothModels, leaves: dict[str, Shape], overrides: dict, declared:
             both.draw_first(fixed, decimal)
         searches.append(_search(Probing(both), *_items(both, leaves, overrides, declared)))
         if searches[-1].gap.excess <= 1:
-            break
+            return searches[-1]
     return max(searches, key=lambda search: (search.shown, -search.gap.excess))
 
 
@@ -129,7 +131,7 @@ def _search(probing: Probing, fixed: tuple[Entry, ...], ways: list[list[Item]]) 
 def _items(
     both: BothModels, leaves: dict[str, Shape], overrides: dict, declared: set[str]
 ) -> tuple[tuple[Entry, ...], list[list[Item]]]:
-    """What the overrides settle, and the ways to group everything else into items."""
+    """The entries that overrides fix, and the ways to group all other arrays into items."""
     trace = both.trace
     untrained = set(both.buffers), leaves.keys() - named_leaves(both.opened.params).keys()
     facts = Facts(both.shapes, leaves, trace.uses, both.jax.uses, trace.flattened, trace.joined, untrained)
@@ -147,7 +149,7 @@ def _items(
 
 
 def _remaining(both: BothModels, facts: Facts, names: set[str], stacked: list[Item]) -> list[Item]:
-    """The stacked items and one for each array that is in none of them."""
+    """The stacked items, and one item for each array that is in none of them."""
     items = stacked + unstacked_items(names - arrays(stacked), facts)
     left = names - arrays(items)
     for name in (name for name in both.shapes if name in left):
@@ -192,7 +194,7 @@ def _because(entry: Entry, reason: str) -> Entry:
 
 
 def _idle(both: BothModels, search: Search) -> tuple[Entry, ...]:
-    """Arrays that the example never uses: only shape and name can pair them."""
+    """Entries for arrays that the example never uses: only shape and name can assign them."""
     seen = {name for point in both.trace.points for name in point.names}
     settled = {name for entry in search.best for name in entry.torch}
     taken = {path for entry in search.best for path in entry.jax}

@@ -1,4 +1,4 @@
-"""A model's outputs as named arrays, which outputs of two models belong together, and how far they are apart."""
+"""A model's outputs as named arrays: pairing those of two models, and the difference between them."""
 
 import dataclasses
 import math
@@ -48,7 +48,7 @@ def jax_outputs(result: Any) -> dict[str, jax.Array]:
 
 
 def has_keys(result: Any) -> bool:
-    """Whether a result holds a dict: its outputs have keys, and no order that means anything."""
+    """Whether a result contains a dict, whose entries have keys and no meaningful order."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(result)[0])
     return any(isinstance(part, jax.tree_util.DictKey) for path in paths for part in path)
 
@@ -132,7 +132,7 @@ def difference(
 
 
 def _layouts(ours: np.ndarray, channels_last: bool) -> list[np.ndarray]:
-    """The forms in which JAX may return an output."""
+    """The layouts in which JAX may return an output."""
     return [ours, np.moveaxis(ours, 1, -1)] if channels_last and ours.ndim > 2 else [ours]
 
 

@@ -1,4 +1,4 @@
-"""How far two models are apart under a mapping: on the first draw of numbers, then on every probe (draws.py)."""
+"""Compares the outputs of two models under a mapping: on the first draw of numbers, then on every probe (draws.py)."""
 
 import math
 from dataclasses import dataclass, field
@@ -8,19 +8,18 @@ import jax
 import numpy as np
 import torch
 
-from ..verdict import EPS32, EPS64
+from ..verdict import EPS32, EPS64, NOISE_FACTOR
 from .both_models import BothModels
 from .draws import PROBES, Probe, Weights, probe_draw
 from .mapping import Entry, leaves_of
 from .outputs import Outputs, difference
 
-CHAOS = 1e-2  # outputs that rounding to float32 moves by more than this share of their scale prove nothing
-ROUNDING = 100  # times the rounding noise is still rounding
+CHAOS = 1e-2  # a probe is not judged if rounding to float32 moves the outputs by a larger share of their scale
 
 
 @dataclass
 class Draw:
-    """A probe with its weights, and torch's outputs or the reason why there are none."""
+    """A probe with its weights, and torch's outputs or the reason why the probe is not judged."""
 
     probe: Probe
     weights: Weights
@@ -29,7 +28,7 @@ class Draw:
 
 
 class Gap(NamedTuple):
-    """The worst difference of the outputs, relative, and what is allowed; `draw` is None on the first draw."""
+    """The largest relative difference between the outputs, and what is allowed; `draw` is None on the first draw."""
 
     size: float
     allowed: float
@@ -49,8 +48,8 @@ class Probing:
         self._draws: dict[frozenset[str], list[Draw]] = {}
 
     def gap(self, entries: tuple[Entry, ...]) -> Gap:
-        """How far the outputs are apart when the JAX leaves hold torch's weights. The probes follow if the outputs
-        agree on the first draw."""
+        """The difference between the outputs when the JAX leaves hold torch's weights. The probes are run only if the
+        outputs agree on the first draw."""
         theirs, _ = self.both.run_jax(leaves_of(entries, self.both.weights))
         first = Gap(self.both.difference(self.both.trace.outputs, theirs), self.both.tolerance)
         if first.excess > 1:
@@ -58,14 +57,14 @@ class Probing:
         return max((first, *(self._gap(entries, draw) for draw in self.draws(entries))), key=lambda gap: gap.excess)
 
     def draws(self, entries: tuple[Entry, ...]) -> list[Draw]:
-        """The probes with torch's outputs. Buffers that no entry holds keep the module's values."""
+        """The probes with torch's outputs. Buffers that are in no entry keep the module's values."""
         held = frozenset(name for entry in entries for name in entry.torch) & self.both.statistics
         if held not in self._draws:
             self._draws[held] = self._draw(held)
         return self._draws[held]
 
     def unjudged(self, entries: tuple[Entry, ...]) -> tuple[str, ...]:
-        """The probes that prove nothing, with the reason."""
+        """The probes that were not judged, with the reason."""
         return tuple(f"{draw.probe}: {draw.unjudged}" for draw in self.draws(entries) if draw.unjudged)
 
     def _draw(self, held: frozenset[str]) -> list[Draw]:
@@ -76,9 +75,9 @@ class Probing:
         draws = []
         for number, probe in enumerate(PROBES):
             draw = self._run(probe, probe_draw(number, shapes, positive) | constants)
-            if probe.ordinary and self._spoilt(draw):
+            if probe.ordinary and self._invalid(draw):  # some parameter must be positive: find out which
                 alone = {n: {n: -both.weights[n]} for n in shapes if len(shapes[n]) < 2 and n not in positive}
-                positive |= {n for n, negative in alone.items() if self._spoilt(self._run(PROBES[0], negative))}
+                positive |= {n for n, negative in alone.items() if self._invalid(self._run(PROBES[0], negative))}
                 draw = self._run(probe, probe_draw(number, shapes, positive) | constants)
             draws.append(draw)
         return draws
@@ -90,8 +89,8 @@ class Probing:
             text = (str(error).splitlines() or [""])[0]
             return Draw(probe, weights, unjudged=f"the torch module raises {type(error).__name__}: {text}")
 
-    def _spoilt(self, draw: Draw) -> bool:
-        """Whether torch fails on a draw, or an output is not finite that is finite on the first draw."""
+    def _invalid(self, draw: Draw) -> bool:
+        """Whether torch raises, or an output is not finite that is finite on the first draw."""
         finite = {name: np.isfinite(array) for name, array in self.both.trace.outputs.items()}
         return bool(draw.unjudged) or any(not np.isfinite(draw.outputs[n][finite[n]]).all() for n in finite)
 
@@ -104,8 +103,8 @@ class Probing:
         except jax.errors.JaxRuntimeError as error:
             draw.unjudged = f"the JAX model raises {str(error).splitlines()[0]}"
             return Gap(0.0, tolerance, draw)
-        # What is not finite in torch has left its domain. Large numbers may overflow in JAX alone: log(exp(x)) and x
-        # are the same function until then.
+        # Where torch's output is not finite, the probe is outside the domain. Large numbers may overflow in JAX alone:
+        # log(exp(x)) and x are the same function until then.
         left_out = "torch" if draw.probe.ordinary else "both"
         size = self.both.difference(draw.outputs, theirs, left_out)
         if size <= tolerance:
@@ -114,13 +113,15 @@ class Probing:
         if noise > CHAOS:
             draw.unjudged = f"rounding to float32 moves the outputs by {noise:.0e} of their scale"
             return Gap(0.0, tolerance, draw)
-        noise *= 1.0 if self.both.single else EPS64 / EPS32
-        return Gap(self.both.difference(steady, theirs, left_out), max(tolerance, ROUNDING * noise), draw)
+        allowed = NOISE_FACTOR * noise * (1.0 if self.both.single else EPS64 / EPS32)
+        return Gap(self.both.difference(steady, theirs, left_out), max(tolerance, allowed), draw)
 
     def _rounding(self, draw: Draw) -> tuple[float, Outputs]:
-        """How far torch's outputs in float32 are from those in float64, relative, and those that stay finite there.
+        """The relative difference between torch's outputs in float32 and in float64, and the outputs with NaN wherever
+        float32 is not finite.
 
-        A module bound to float32 is compared with itself after a change of the weights by one unit in the last place.
+        A module that runs in float32 only is compared with itself after moving every weight by one unit in the last
+        place.
         """
         weights, single = draw.weights, self.both.dtype == torch.float32
         if single:

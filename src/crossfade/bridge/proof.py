@@ -1,4 +1,4 @@
-"""Proof that a mapping is right: the guard `match` ends with, and `Mapping.verify`."""
+"""`Mapping.verify`, and the check for parameters on which the outputs do not depend, with which `match` ends."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from .transfer import tensor_to_numpy
 
 @dataclass(frozen=True)
 class Verification:
-    """What `Mapping.verify` found; `ok` when all of it holds."""
+    """The result of `Mapping.verify`; `ok` when every part of it holds."""
 
     bijective: bool  # every parameter of both sides is in exactly one entry
     round_trip: bool  # torch -> JAX -> torch gives the same bits; JAX -> torch -> JAX where a rule is lossy
@@ -50,7 +50,7 @@ def verify(
 ) -> Verification:
     """Checks the mapping against the models it is for."""
     with BothModels(torch_module, mapping.jax_model, example, jax_example, jax_apply) as both:
-        both.warn("Mapping.verify")
+        both.warn("Mapping.verify", stacklevel=4)
         probing, gap = _compare(both, mapping, decimal=False)
         if gap.excess > 1 and mapping.constants:
             probing, gap = _compare(both, mapping, decimal=True)
@@ -88,9 +88,9 @@ def _round_trip(mapping: Mapping, state: dict[str, torch.Tensor]) -> bool:
 
 
 def guard(both: BothModels, entries: tuple[Entry, ...]) -> tuple[str, ...]:
-    """Changes each entry's arrays in turn: both outputs must follow alike. Returns the names that change nothing.
+    """Changes the arrays of one entry at a time and requires both outputs to change alike.
 
-    Without this, a parameter the example never reaches would count as proved.
+    Returns the names that change nothing: the example does not reach them, so they are not proved.
     """
     rng = np.random.default_rng(1)
     base = leaves_of(entries, both.weights)
@@ -102,7 +102,7 @@ def guard(both: BothModels, entries: tuple[Entry, ...]) -> tuple[str, ...]:
         gap = both.difference(ours, theirs)
         if gap > both.tolerance:
             raise MappingError(
-                f"{entry}: the outputs agreed, but after a change of these parameters they differ by {gap:.1e} "
+                f"{entry}: the outputs agreed, but after changing these parameters they differ by {gap:.1e} "
                 f"(allowed {both.tolerance:.0e}): the two models use them differently."
             )
         if both.difference(ours, both.trace.outputs) <= both.tolerance:

@@ -1,9 +1,9 @@
-"""The search for the one correspondence that gives the right numbers.
+"""Depth-first search for the correspondence under which both models compute the same values.
 
-Torch's parameters are settled in the order they are used. Putting a torch array into a JAX leaf is right when the value
-torch computes with it (say `x @ W.T`) then appears among the values JAX computes, in whatever layout. So each choice is
-checked where it is made, and only two kinds are left to the final outputs, by going back: between branches that look
-alike (two heads on one trunk), and of values that JAX computes out of sight (inside a scan).
+Torch's parameters are assigned in the order in which they are used. Assigning a torch array to a JAX leaf is right when
+the value that torch computes with it (say `x @ W.T`) then appears among JAX's intermediate values, in any layout. So
+each choice is checked at once. Two kinds of choice can only be checked by the final outputs, and need backtracking:
+between branches that look alike (two heads on one trunk), and where JAX's values are hidden (inside a scan).
 """
 
 import re
@@ -20,11 +20,11 @@ from .mapping import Entry, leaves_of
 from .probing import Gap, Probing
 
 Values = list[np.ndarray]
-Choice = tuple[Entry, ...]  # one way to settle a stage
-Stage = tuple[list[Item], Values]  # what is settled together, and the values that show whether it is right
+Choice = tuple[Entry, ...]  # one way to assign the items of a stage
+Stage = tuple[list[Item], Values]  # items assigned together, and the values that show whether that is right
 
-CHOICES = 125  # combinations looked at in one stage, the likeliest ones
-LOOK = 8  # those tried one by one; the others are tried many at once
+CHOICES = 125  # most combinations tried in one stage, the likeliest first
+LOOK = 8  # how many of them are tried one by one; the others are tried many at once
 UNKNOWN = Gap(np.inf, 1.0)
 
 # Equal for arrays with the same numbers in another order; the first one usually tells two arrays apart.
@@ -38,7 +38,7 @@ MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
 
 
 class Attempt(NamedTuple):
-    """What has been settled on the way, how many stages showed it, and how many since then did not."""
+    """The entries so far, the number of stages whose value appeared, and of those since then whose value did not."""
 
     entries: tuple[Entry, ...]
     shown: int = 0
@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
 
 
 class Search:
-    """A walk through the choices. `best` holds the entries found: proved if `solve` says so, else the best attempt."""
+    """The search. `best` holds the entries found: proved if `solve` returned True, else the best attempt."""
 
     def __init__(self, probing: Probing, items: list[Item], fixed: tuple[Entry, ...]):
         self.probing, self.both = probing, probing.both
@@ -58,13 +58,16 @@ class Search:
         self.best, self.shown, self.gap = fixed, -1, UNKNOWN
 
     def solve(self) -> bool:
-        """Settles what can be seen; only if some value never shows, settles that in the dark and looks further on."""
+        """First requires every value to appear; if some never does, searches again without requiring it."""
         many, few = 300 + 4 * len(self.stages), 50 + 2 * len(self.stages)  # one run for each stage when all goes well
         return self._walk(False, many) or (self.shown < len(self.stages) and self._walk(True, few))
 
     def _walk(self, dark: bool, runs: int) -> bool:
-        """Goes forward through the stages, and back where nothing fits or the outputs do not agree in the end."""
-        self.runs = runs  # of the JAX model, those left
+        """Goes through the stages, and back where nothing fits or the outputs do not agree at the end.
+
+        With `dark`, a stage whose value never appears is assigned all the same: it may be computed inside a scan.
+        """
+        self.runs = runs  # how often the JAX model may still be run
         trail: list[Iterator[Attempt]] = [iter([Attempt(self.fixed)])]
         while trail and self.runs > 0:
             attempt = next(trail[-1], None)
@@ -83,10 +86,8 @@ class Search:
         return False
 
     def _settle(self, items: list[Item], wanted: Values, before: Attempt, dark: bool) -> Iterator[Attempt]:
-        """The attempt with this stage's items added, in every way that shows the right value.
-
-        In the dark, where no way does, the outputs must decide: the value may be computed inside a scan.
-        """
+        """The attempt with this stage's items assigned, in every way for which the right value appears; with `dark` and
+        no such way, in every way."""
         choices = self._choices(items, before.entries)
         seen = False
         for choice in self._showing(wanted, choices, before):
@@ -96,10 +97,10 @@ class Search:
             yield from (Attempt((*before.entries, *choice), before.shown, before.unseen + 1) for choice in choices)
 
     def _showing(self, wanted: Values, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
-        """The choices that show the value.
+        """The choices for which the value appears.
 
-        After the first one only two kinds can: the same leaves laid out in another way, or a branch that looks alike.
-        Where nothing has been seen for some stages only the likeliest are looked at: the two models may well differ.
+        After the first one only two kinds can qualify: the same leaves in another layout, or a branch that looks alike.
+        After some stages without a value only the likeliest are tried: the two models probably differ.
         """
         known = self.leaves(before.entries)
         likely = choices[: max(1, LOOK >> before.unseen)]
@@ -115,7 +116,7 @@ class Search:
                 yield choice
 
     def _promising(self, wanted: Values, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
-        """The choices left after trying many at once, all that have no leaf in common."""
+        """The choices left after trying many at once, each time several that share no leaf."""
         rounds: list[tuple[dict[str, np.ndarray], list[Choice]]] = []
         for choice in choices:
             new = self.leaves(choice)
@@ -140,7 +141,7 @@ class Search:
         return self.probing.gap(entries)
 
     def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[Choice]:
-        """The ways to settle the items with free leaves, the likeliest first."""
+        """The ways to assign the items to free leaves, the likeliest first."""
         taken = paths(entries)
         home = {_parent(name): _parent(e.jax[0]) for e in entries for name in e.torch}
 
@@ -159,7 +160,7 @@ class Search:
         return [tuple(entry for candidate in choice for entry in candidate.entries) for choice in fitting]
 
     def _stages(self) -> Iterator[Stage]:
-        """For each point the items first used there."""
+        """For each point of the trace the items that are used there for the first time."""
         settled: set[str] = set()
         points = self.both.trace.points
         for point in points:
@@ -169,10 +170,10 @@ class Search:
                 yield list(new.values()), self._values(point, points)
 
     def _values(self, point: Point, points: list[Point]) -> Values:
-        """What JAX should compute for a point, given how it groups the members of an ensemble.
+        """The values that JAX should compute for a point, given how it groups the members of an ensemble.
 
-        A stack that torch keeps as a list is one value, with the same step of the other members; a list that torch
-        keeps as a stack is one value for each row.
+        Modules that only JAX stacks have one value, joined with the same step of the other members; modules that only
+        torch stacks have one value for each row.
         """
         items = lambda p: {id(item): item for n in p.names if (item := self.owner.get(n))}
         mine = items(point)
@@ -187,7 +188,7 @@ class Search:
         return leaves_of(entries, self.both.weights)
 
     def first_difference(self) -> Point | None:
-        """The first value of torch that JAX does not compute under the best attempt, on the draw where they differ."""
+        """The first value of torch that does not appear in JAX under the best attempt, on the draw that differs."""
         if (draw := self.gap.draw) is None:
             points, weights, factor = self.both.trace.points, self.both.weights, 1.0
         else:
@@ -209,7 +210,7 @@ def paths(entries: tuple[Entry, ...]) -> set[str]:
 
 
 def appears(value: np.ndarray, values: Values, tolerance: float) -> bool:
-    """Whether some array holds the same numbers, in any order: equal count, extremes, sums of the finite ones."""
+    """Whether some array holds the same numbers in any order: equal count, extremes and moments of the finite ones."""
     size = value.size
     value = np.asarray(value, np.float64)
     whole = bool(np.isfinite(value).all())
@@ -232,7 +233,7 @@ def appears(value: np.ndarray, values: Values, tolerance: float) -> bool:
 
 
 def likeness(name: str, path: str) -> int:
-    """How many words two names share."""
+    """The number of words that two names share."""
     return len(_words(name) & _words(path))
 
 

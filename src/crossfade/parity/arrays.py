@@ -1,4 +1,4 @@
-"""The arrays of a run: into each framework in the precision of the run, and out again as named NumPy arrays."""
+"""Conversion of arrays: to each framework in the precision of the run, and back to named NumPy arrays."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`check`: climbs the levels of a twin, judges each in float64 and float32, and stops at the first that fails."""
+"""`check`: runs the levels of a twin in order, judges each in float64 and float32, and stops at the first failure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +21,12 @@ def check(
     dtype: str = "both",
     steps: tuple[int, ...] = (1, 10, 100),
 ) -> Report:
-    """Proves that the halves of a twin are the same system, as far up as asked.
+    """Proves that the halves of a twin are the same system, up to the levels asked for.
 
     `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. `dtype`:
-    "both", "float64" or "float32"; float64 decides, float32 is held to its measured noise. `steps` are the numbers of
-    updates after which the level `updates` compares. The report stops at the first level that fails.
+    "both", "float64" or "float32". Float64 decides; float32 is held to its measured noise, that of the better half
+    unless rounding explains more. `steps` are the numbers of updates after which the level `updates` compares. The
+    report stops at the first level that fails.
     """
     if dtype not in ("both", "float64", "float32"):
         raise UsageError(f"expected dtype 'both', 'float64' or 'float32', got {dtype!r}.")
@@ -70,7 +71,7 @@ def _mapping(twin: Twin, wanted: list[str]) -> Mapping:
 
 
 class _Climb:
-    """One run of `check`: the halves in each precision, and the report as it grows."""
+    """One run of `check`: both halves in each precision, and the rows of the report so far."""
 
     def __init__(self, twin: Twin, mapping: Mapping, dtype: str, steps: tuple[int, ...]):
         self.twin, self.jax_names = twin, jax_names(mapping)

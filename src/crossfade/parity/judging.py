@@ -1,4 +1,4 @@
-"""Which verdict the results of a level deserve, and whether the comparison would have seen a difference."""
+"""Judges the results of a level, and checks that the comparison can detect a change."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -44,7 +44,7 @@ FEEDBACK = ("updates", "rollout")  # levels where rounding feeds on itself, and 
 
 
 class Judge:
-    """Judges the runs of one twin; what the reader should know beside the verdict goes to `note`."""
+    """Judges the runs of one twin; remarks for the report are passed to `note`."""
 
     def __init__(self, runs: dict[str, Levels], note: Callable[[str], None]):
         self.runs, self.note = runs, note
@@ -103,7 +103,7 @@ class Judge:
         return set(found)
 
     def _floor(self, level: str, quantity: str, torch: Leaves, jax: Leaves) -> float:
-        """What rounding may leave where numbers cancel: in units of the numbers the quantity is made of."""
+        """An absolute tolerance for sums that cancel, from the size of their terms."""
         if level == "map":
             return 0.0
         if quantity.startswith("change"):
@@ -169,12 +169,12 @@ class Judge:
             )
 
     def _longest_sum(self) -> int:
-        """Terms in the longest sum in sight: the fan-in of a layer."""
+        """The largest fan-in of a layer: the number of terms in the longest sum."""
         arrays = next(iter(self.runs.values())).weights.values()
         return max((a.size // a.shape[0] for a in arrays if a.ndim and a.size), default=1)
 
     def guard(self, level: str, dtype: str, torch: Quantities, jax: Quantities) -> str | None:
-        """The name of what was moved and seen to make a difference; None when nothing was."""
+        """The name of a parameter (or other input) whose change was detected; None when no change was."""
         run = self.runs[dtype]
         rounding = run.rounding(level, torch, jax) if dtype == "float32" else {}
         for name, disturbed in run.disturbed(level):

@@ -1,7 +1,7 @@
-"""The levels of a proof in one precision: what each half gives, and what the JAX half gives when it is disturbed.
+"""Runs both halves of a twin level by level in one precision, also with a disturbed JAX half.
 
-A proof that would also pass on a broken system proves nothing. So every level can be run again with one thing moved on
-the JAX side (a weight by a thousandth of its scale; for an environment the actions), and must then be seen to differ.
+A comparison that would also pass on a broken system proves nothing. So every level can be run again with one input of
+the JAX half changed (a weight by a thousandth of its scale; for an environment the actions), and must then differ.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Levels:
         self.weights: Weights = {name: cast(to_numpy(value), dtype) for name, value in state.items()}
 
     def run(self, level: str) -> tuple[Quantities, Quantities]:
-        """What the torch half and the JAX half give."""
+        """The results of the torch half and of the JAX half."""
         with precision(self.dtype):
             if level == "map":
                 with self._blaming("mapping", level):
@@ -45,15 +45,15 @@ class Levels:
             return first, self._call("jax", level, self.weights)
 
     def disturbed(self, level: str) -> Iterator[tuple[str, Quantities]]:
-        """What the JAX half gives with one thing moved, with the name of the thing; one after another."""
+        """The results of the JAX half with one parameter changed, by the name of the parameter, one after another."""
         for what, run in self._disturbances(level):
             with precision(self.dtype):
                 quantities = run()
             yield what, quantities
 
     def rounding(self, level: str, torch: Quantities, jax: Quantities) -> Rounding:
-        """What rounding does to the results `torch` and `jax` of a level, by quantity and leaf: how far the half that
-        is more sensitive goes when all weights and inputs are moved by a unit in the last place."""
+        """The effect of rounding on the results `torch` and `jax` of a level, by quantity and leaf: the larger change
+        of the two halves when all weights and inputs are moved by one unit in the last place."""
         if level in ("map", "env"):
             return {}
         weights = jitter(self.mapping, self.weights)
@@ -116,7 +116,7 @@ class Levels:
 
     @contextmanager
     def _blaming(self, part: str, level: str) -> Iterator[None]:
-        """Says in the note of an error which part of the twin raised it."""
+        """Adds a note to an error, saying which part of the twin raised it."""
         try:
             yield
         except Exception as error:
@@ -124,7 +124,7 @@ class Levels:
             raise
 
     def _map(self, weights: Weights) -> tuple[Quantities, Quantities]:
-        """Where the round trips start, and where they end."""
+        """The weights before and after both round trips."""
         mapping, there = self.mapping, self.jax.model(weights)
         alone, jax_alone = unmapped(mapping, open_model(there).leaves())
         if alone or jax_alone:
