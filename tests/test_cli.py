@@ -71,9 +71,14 @@ def test_a_wrong_name_is_answered_with_the_nearest_one(words, hint, capsys, mode
     assert hint in capsys.readouterr().err
 
 
-def test_an_unknown_option_exits_with_two():
+def test_an_unknown_option_is_answered_with_the_nearest_one(capsys):
+    assert main(["parity", "policy_value", "--lvel=grad"]) == 2
+    assert "unknown option '--lvel'. Did you mean '--level'?" in capsys.readouterr().err
+
+
+def test_a_value_that_an_option_does_not_know_exits_with_two():
     with pytest.raises(SystemExit) as stop:
-        main(["parity", "policy_value", "--lvel=grad"])
+        main(["parity", "policy_value", "--level=grid"])
     assert stop.value.code == 2
 
 

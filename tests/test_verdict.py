@@ -122,8 +122,16 @@ def test_a_nan_on_one_side_is_never_noise():
 
 def test_without_float64_the_noise_is_estimated_from_sums_and_jitter():
     single = {"x": ONES.astype(np.float32)}
-    jittered = {"x": single["x"] * np.float32(1 + 1e-4)}
-    short, long = allow_unproved(single, single, single, 1), allow_unproved(single, single, single, 10_000)
+    short, long = allow_unproved(single, single, {}, 1), allow_unproved(single, single, {}, 10_000)
     assert short["x"] == pytest.approx(80 * EPS32)
     assert long["x"] == pytest.approx(1000 * EPS32)
-    assert allow_unproved(single, single, jittered, 1)["x"] == pytest.approx(1e-3, rel=1e-2)
+    assert allow_unproved(single, single, {"x": 1e-4}, 1)["x"] == pytest.approx(1e-3)
+
+
+def test_the_noise_of_the_worse_side_counts_as_far_as_rounding_explains_it():
+    single, noisy = ({"x": (ONES * (1 + share)).astype(np.float32)} for share in (1e-6, 1e-3))
+    allowed = lambda *rounding: allow_float32(single, noisy, {"x": ONES}, {"x": ONES}, *rounding)["x"]
+    assert allowed() == pytest.approx(1e-2, rel=1e-2)
+    assert allowed({}) == pytest.approx(1e-5, rel=1e-1)
+    assert allowed({"x": 1e-4}) == pytest.approx(1e-3)
+    assert allowed({"x": 1.0}) == allowed()

@@ -21,6 +21,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -31,8 +32,9 @@ import yaml
 
 from .config_values import Mismatch, format_value, is_union, read_value, type_name
 from .errors import UsageError, nearest
-from .loading import load_attribute
+from .loading import load_attribute, theirs
 from .ranges import check_value, kinds, range_of
+from .reading import read_text
 
 KIND = "kind"
 NONE = "none"
@@ -75,14 +77,18 @@ def from_yaml(text: str, base: Config | type[Config], source: str = "YAML") -> C
     """`base`, a config or its class, with the settings of a YAML document applied."""
     try:
         tree = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{source}: expected YAML, got {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}: expected `key: value` lines, got brackets within brackets without end.") from error
     if not isinstance(tree, dict | NoneType):
         raise UsageError(f"{source}: expected `key: value` lines, got {type(tree).__name__}.")
     try:
         return _build(base, tree or {}, "", text=False)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}: expected settings in a few levels, got levels without end.") from error
 
 
 def to_yaml(config: Any) -> str:
@@ -106,11 +112,7 @@ def resolve(
             raise UsageError(f"unknown preset {preset!r}.{nearest(preset, presets)} Known: {_listed(presets)}.")
         config = apply(config, presets[preset])
     if file is not None:
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error}.") from error
-        config = from_yaml(text, config, source=str(file))
+        config = from_yaml(read_text(file, "a YAML file"), config, source=str(file))
     return apply(config, words)
 
 
@@ -232,18 +234,18 @@ def _check_fields(name: str, cls: Any) -> None:
 
 def _build(base: Any, tree: Tree, path: str, *, text: bool) -> Any:
     """`base`, a config or a class, with the settings of `tree`; `text` says that values are words, not YAML."""
-    spots, changes = _spots(base), {}
+    cls, spots, changes = _class(base), _spots(base), {}
     for name, value in tree.items():
         key = f"{path}{name}"
         if name not in spots:
             raise UsageError(f"unknown key {key!r}.{_hint(key, base, path)} Known: {_listed(path + n for n in spots)}.")
         changes[name] = (_nested if spots[name].nested else _leaf)(spots[name], value, key, text)
-    if base is not _class(base):
-        return dataclasses.replace(base, **changes)
+    if base is not cls:
+        return theirs(cls.__module__, f"making a {cls.__name__}", lambda: dataclasses.replace(base, **changes))
     unset = [path + n for n, spot in spots.items() if spot.value is dataclasses.MISSING and n not in changes]
     if unset:
         raise UsageError(f"{_listed(unset)}: no value given and no default; set it, for example {unset[0]}=...")
-    return base(**changes)
+    return theirs(cls.__module__, f"making a {cls.__name__}", lambda: base(**changes))
 
 
 def _leaf(spot: _Spot, value: Any, key: str, text: bool) -> Any:
@@ -364,8 +366,7 @@ class _Loader(yaml.SafeLoader):
     """Safe loading that refuses a key given twice; YAML itself would keep the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-        keys = [key.value for key, _ in node.value]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
+        counts = Counter(str(key.value) for key, _ in node.value)
+        if twice := sorted(key for key, count in counts.items() if count > 1):
             raise yaml.MarkedYAMLError(None, None, f"the same key twice: {', '.join(twice)}", node.start_mark)
         return super().construct_mapping(node, deep)

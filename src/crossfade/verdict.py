@@ -96,25 +96,34 @@ def largest(*groups: Leaves) -> float:
     return max((scale(a, a) for group in groups for a in group.values() if _inexact(a)), default=0.0)
 
 
-def allow_float32(torch: Leaves, jax: Leaves, torch64: Leaves, jax64: Leaves) -> dict[str, float]:
-    """Allowed absolute differences of a float32 run: ten times the noise measured on this very quantity."""
+def allow_float32(
+    torch: Leaves, jax: Leaves, torch64: Leaves, jax64: Leaves, rounding: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Allowed absolute differences of a float32 run: ten times the noise measured on this very quantity.
+
+    The noise of a side is its distance from its float64 self. A bug that exists in float32 alone (a cast to bfloat16,
+    an integer that overflows) would count as noise of its own side and pay for itself: so where the sides are unlike,
+    the noise of the worse one counts up to `rounding`, what rounding is known to do to each leaf. Without `rounding`
+    all of it counts: that is for results that feed back into themselves, such as long training.
+    """
     allowed = {}
     for leaf in _common(torch, jax, torch64, jax64):
-        measured = max(_noise(torch[leaf], torch64[leaf]), _noise(jax[leaf], jax64[leaf]))
-        allowed[leaf] = NOISE_FACTOR * max(measured, least_noise(torch[leaf], jax[leaf]))
+        better, worse = sorted((_noise(torch[leaf], torch64[leaf]), _noise(jax[leaf], jax64[leaf])))
+        known = worse if rounding is None else min(worse, rounding.get(leaf, 0.0))
+        allowed[leaf] = NOISE_FACTOR * max(better, known, least_noise(torch[leaf], jax[leaf]))
     return allowed
 
 
-def allow_unproved(torch: Leaves, jax: Leaves, jittered: Leaves, longest_sum: int) -> dict[str, float]:
+def allow_unproved(torch: Leaves, jax: Leaves, rounding: Mapping[str, float], longest_sum: int) -> dict[str, float]:
     """Allowed absolute differences of a float32 run with no float64 beside it.
 
-    The noise floor is then estimated: that of sums of `longest_sum` terms, or what moving every weight by one unit in
-    the last place does to the quantity (`jittered`), whichever is larger.
+    The noise floor is then estimated: that of sums of `longest_sum` terms, or what rounding is known to do to each
+    leaf, whichever is larger.
     """
     growth = max(1.0, np.sqrt(longest_sum) / NOISE_ULPS)
     return {
-        leaf: NOISE_FACTOR * max(growth * least_noise(torch[leaf], jax[leaf]), _noise(jax[leaf], jittered[leaf]))
-        for leaf in _common(torch, jax, jittered)
+        leaf: NOISE_FACTOR * max(growth * least_noise(torch[leaf], jax[leaf]), rounding.get(leaf, 0.0))
+        for leaf in _common(torch, jax)
     }
 
 

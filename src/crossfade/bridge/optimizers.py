@@ -24,6 +24,7 @@ __all__ = [
     "OptimizerState",
     "Parameters",
     "build_optax",
+    "parameters_by_name",
     "read_optax",
     "read_torch",
     "to_optax",
@@ -60,7 +61,7 @@ def to_optax(
     whenever its gradient is all zeros; one that was never updated is not decayed before its first other gradient.
     `skipped` names further parameters that get no gradient at some updates, where no count tells (bridge/skipping.py).
     """
-    state = read_torch(torch_optimizer, _parameters(torch_optimizer, mapping, named_parameters))
+    state = read_torch(torch_optimizer, parameters_by_name(torch_optimizer, mapping, named_parameters))
     if scheduler is None:
         return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped)
     _check_scheduler(scheduler, torch_optimizer)
@@ -85,7 +86,7 @@ def to_torch_optimizer(
     A `scheduler` is stepped as often as torch would have stepped it since `torch_optimizer` was last current. Without
     one the learning rates stay as they are, or become those set by `with_learning_rate`.
     """
-    named = _parameters(torch_optimizer, mapping, named_parameters)
+    named = parameters_by_name(torch_optimizer, mapping, named_parameters)
     before = read_torch(torch_optimizer, named)
     after = read_optax(opt_state, before, mapping)
     if scheduler is None:
@@ -127,7 +128,7 @@ def _phase(state: OptimizerState, scheduler: LRScheduler, every: int) -> int:
     )
 
 
-def _parameters(
+def parameters_by_name(
     optimizer: torch.optim.Optimizer, mapping: Mapping, given: Parameters | None
 ) -> dict[str, torch.Tensor]:
     """The optimiser's parameters by name: as given, as in the module that was matched, or as torch was told."""
@@ -143,7 +144,8 @@ def _parameters(
         return dict(zip(names, parameters, strict=True))
     raise UsageError(
         "the optimiser's parameters are not those of the module that was matched, and torch keeps no names: pass "
-        "named_parameters=module, or build the optimiser from module.named_parameters()."
+        "named_parameters=module (to checkpoint.save an OptimizerState), or build the optimiser from "
+        "module.named_parameters()."
     )
 
 

@@ -50,6 +50,20 @@ def cast(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
+def jitter(array: np.ndarray) -> np.ndarray:
+    """Numbers moved by one unit in the last place, up and down in turn. Whole numbers stay: they are flags, counts and
+    exact zeros, on which comparisons turn."""
+    if array.dtype.kind != "f":
+        return array
+    towards = np.where(np.arange(array.size).reshape(array.shape) % 2, np.inf, -np.inf).astype(array.dtype)
+    return np.where(array == np.round(array), array, np.nextafter(array, towards))
+
+
+def jitter_tree(tree: Any, dtype: str) -> Any:
+    """A batch in the precision of the run, moved by one unit in the last place."""
+    return jax.tree.map(lambda leaf: jitter(cast(to_numpy(leaf, "batch"), dtype)), tree)
+
+
 def torch_tree(tree: Any, dtype: str) -> Any:
     """A batch as tensors."""
     return jax.tree.map(lambda leaf: numpy_to_tensor(cast(to_numpy(leaf, "batch"), dtype)), tree)

@@ -121,7 +121,7 @@ class _Climb:
             self.rows += rows
             row = next(row for row in rows if row.verdict is Verdict.DIFFERENT)
             dtype = "float64" if row.float32 is None else "float32"
-            return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype)
+            return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype, len(judged) == 2)
         dtype = next(iter(results))
         guard = self.judge.guard(level, dtype, *results[dtype])
         self.rows += [replace(row, guard=guard) for row in rows]
@@ -133,8 +133,8 @@ class _Climb:
         self.rows.append(Row(level, quantity, verdict=Verdict.DIFFERENT, float64=difference))
         self._found(level, quantity, difference, "float64")
 
-    def _found(self, level: str, quantity: str, worst: Difference, dtype: str) -> None:
-        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype)
+    def _found(self, level: str, quantity: str, worst: Difference, dtype: str, float32_only: bool = False) -> None:
+        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype, float32_only)
 
     def _run_float64(self, level: str) -> tuple[Quantities, Quantities] | None:
         run = self.runs.get("float64")

@@ -11,13 +11,15 @@ import numpy as np
 
 from ..bridge.libraries import open_model
 from ..bridge.mapping import Mapping
-from ..verdict import EPS64, largest
-from .arrays import cast, precision, to_numpy
+from ..verdict import EPS64, distances, largest
+from .arrays import cast, jitter_tree, precision, to_numpy
 from .env import step_both
 from .side_jax import JaxSide
 from .side_torch import Quantities, TorchSide
 from .twin import Twin
 from .weights import Weights, disturb, from_jax, from_torch, jitter, unmapped
+
+Rounding = dict[str, dict[str, float]]  # by quantity and leaf, absolute
 
 
 class Levels:
@@ -49,12 +51,36 @@ class Levels:
                 quantities = run()
             yield what, quantities
 
-    def jittered(self, level: str) -> Quantities:
-        """What the JAX half gives with every weight moved by a unit in the last place."""
-        with precision(self.dtype):
-            if level in ("map", "env"):
-                return self.run(level)[1]
-            return self._call("jax", level, jitter(self.mapping, self.weights))
+    def rounding(self, level: str, torch: Quantities, jax: Quantities) -> Rounding:
+        """What rounding does to the results `torch` and `jax` of a level, by quantity and leaf: how far the half that
+        is more sensitive goes when all weights and inputs are moved by a unit in the last place."""
+        if level in ("map", "env"):
+            return {}
+        weights = jitter(self.mapping, self.weights)
+        with precision(self.dtype), self._jittered_data():
+            moved = self._call("torch", level, weights), self._call("jax", level, weights)
+        apart = [
+            {quantity: distances(part, after[quantity]) for quantity, part in before.items() if quantity in after}
+            for before, after in zip((torch, jax), moved, strict=True)
+        ]
+        return {
+            quantity: {leaf: max(part.get(quantity, {}).get(leaf, 0.0) for part in apart) for leaf in leaves}
+            for quantity, leaves in apart[0].items()
+        }
+
+    @contextmanager
+    def _jittered_data(self) -> Iterator[None]:
+        moved = self.twin.with_data(lambda tree: jitter_tree(tree, self.dtype))
+        try:
+            self._use_data(moved)
+            yield
+        finally:
+            self._use_data(self.twin)
+
+    def _use_data(self, data: Twin) -> None:
+        for side in (self.torch, self.jax):
+            side.data = data
+            side.__dict__.pop("batch", None)  # made anew from the data
 
     def rounding_only(self) -> list[str]:
         """Parameters whose gradient is zero but for rounding, such as a bias in front of a batch normalisation."""

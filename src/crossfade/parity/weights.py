@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..bridge.mapping import Mapping
+from . import arrays
 from .arrays import to_numpy
 
 Weights = dict[str, np.ndarray]  # a state_dict in NumPy
@@ -56,14 +57,8 @@ def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:
 
 
 def jitter(mapping: Mapping, weights: Weights) -> Weights:
-    """Every weight moved by about one unit in the last place."""
-    moved = {
-        name: np.nextafter(a, np.where(np.arange(a.size).reshape(a.shape) % 2, np.inf, -np.inf).astype(a.dtype))
-        if a.dtype.kind == "f"
-        else a
-        for name, a in weights.items()
-    }
-    return _retie(mapping, moved)
+    """Every weight moved by one unit in the last place."""
+    return _retie(mapping, {name: arrays.jitter(array) for name, array in weights.items()})
 
 
 def _retie(mapping: Mapping, weights: Weights) -> Weights:

@@ -68,6 +68,10 @@ class RunConfig:
         """Files that the run reads: it is resumed only while they are what they were."""
         return ()
 
+    def footprint(self) -> dict[str, int]:
+        """Bytes of memory that a run needs at least, by what they are for; what nobody has counted is left out."""
+        return {}
+
     def course(self, update: int) -> dict[str, float]:
         """Settings that change as training goes on, by name, as they are during an update; they are logged."""
         return {}

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 from tyro.conf import Positional
 
 from ..config_values import is_union
+from ..errors import UsageError, nearest
 
 SETTING = re.compile(r"[A-Za-z][\w.-]*=")
 NUMBER = re.compile(r"-[\d.]")
@@ -26,17 +27,27 @@ class Option(NamedTuple):
 
 
 def arrange(verb: type, words: Sequence[str]) -> list[str]:
-    """The words of a command line as the parser wants them.
+    """The words of a command line as the parser wants them; UsageError for an option that the verb does not have.
 
     Settings may stand anywhere: `train SYSTEM --preset demo mode=torch` is `train SYSTEM mode=torch --preset demo`.
     Verbs without settings take `level=grad` for `--level=grad`, unless a file is called so.
     """
     free = list(_free(verb, words))
     if "words" in verb.__dataclass_fields__:  # pyright: ignore[reportAttributeAccessIssue]
-        order = sorted(range(len(words)), key=lambda i: not free[i])
-        return [words[i] for i in order]
-    is_option = lambda word: SETTING.match(word) and not os.path.exists(word)
-    return [f"--{word}" if mine and is_option(word) else word for word, mine in zip(words, free, strict=True)]
+        words = [words[i] for i in sorted(range(len(words)), key=lambda i: not free[i])]
+    else:
+        is_option = lambda word: SETTING.match(word) and not os.path.exists(word)
+        words = [f"--{word}" if mine and is_option(word) else word for word, mine in zip(words, free, strict=True)]
+    known = options(verb)
+    for name in map(_option_name, words):
+        if name is not None and name not in known:
+            raise UsageError(f"unknown option {name!r}.{nearest(name, known)} Known: {', '.join(sorted(known))}.")
+    return words
+
+
+def positional(verb: type, words: Sequence[str]) -> list[str]:
+    """The words that no option takes."""
+    return [word for word, mine in zip(words, _free(verb, words), strict=True) if mine]
 
 
 def options(verb: Any) -> dict[str, Option]:
@@ -59,15 +70,20 @@ def _free(verb: type, words: Sequence[str]) -> Iterator[bool]:
     """Of each word, whether no option takes it."""
     known, waiting = options(verb), Option(0)
     for word in words:
-        if word.startswith("-") and not NUMBER.match(word):
-            name, equals, _ = word.partition("=")
-            waiting = Option(0) if equals else known.get(name.replace("_", "-"), Option(0))
+        if (name := _option_name(word)) is not None:
+            waiting = Option(0) if "=" in word else known.get(name, Option(0))
             yield False
         elif waiting.words and not (waiting.choices and SETTING.match(word)):
             waiting = waiting._replace(words=waiting.words - 1)
             yield False
         else:
             yield True
+
+
+def _option_name(word: str) -> str | None:
+    """The option that a word names, `--runs_dir=x` being `--runs-dir`; None for any other word."""
+    is_option = word.startswith("-") and not NUMBER.match(word)
+    return word.partition("=")[0].replace("_", "-") if is_option else None
 
 
 def _bare(kind: Any) -> tuple[Any, bool]:

@@ -25,8 +25,9 @@ class Common:
 def status(text: str, common: Common):
     """A spinner on standard error while something takes its time."""
     from rich.console import Console
+    from rich.markup import escape
 
-    return Console(stderr=True, quiet=common.quiet or common.json).status(text)
+    return Console(stderr=True, quiet=common.quiet or common.json).status(escape(text))
 
 
 def finite(tree: Any) -> Any:

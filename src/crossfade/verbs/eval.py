@@ -1,5 +1,6 @@
 """The verb eval: all that can be said of what a run has learned."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from ..run.evaluation import Effort, Evaluation, Judged
+from .arguments import positional
 from .common import Common, finite, print_json
 
 
@@ -59,14 +61,16 @@ class Eval(Common):
 
 
 def for_run(words: Sequence[str]) -> type[Eval]:
-    """The verb with the options of the system of the run that the words name; without one, with none."""
+    """The verb with the options of the system of the run that the words name; UsageError if they name none."""
     from ..loading import load_attribute
     from ..registry import find
     from ..run import RunDir
 
-    named = [Path(word) for word in words if not word.startswith("-") and Path(word, "meta.json").is_file()]
-    system = find(RunDir.open(named[0]).system) if named else None
-    if system is None or not system.effort:
+    named = positional(Eval, words)
+    if not named or (not os.path.isdir(named[0]) and {"-h", "--help"} & {*words}):
+        return Eval
+    system = find(RunDir.open(named[0]).system)
+    if not system.effort:
         return Eval
     effort = load_attribute(system.effort)
     options = ("effort", OmitArgPrefixes[effort], field(default_factory=effort))

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal
 
 from ...config import choice
 from ...envs.dag.continuous_params import ContinuousParams
+from ...envs.dag.params import Params
 from ...envs.dag.registry import ALL
 from ...envs.dag.rewards import find_bad
 from ...errors import UsageError
 from ...ranges import Count, Finite, Natural, NotNegative, Positive, Probability, Range
+from ...run.memory import network_bytes
 from ...run.settings import RunConfig
 
 PARAMS = {name: f"crossfade.envs.dag.{entry.package}.params:{entry.name}Params" for name, entry in ALL.items()}
@@ -92,6 +94,11 @@ class GFlowNetConfig(RunConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if not isinstance(self.env, Params | ContinuousParams):
+            raise UsageError(
+                f"env: expected a class that extends crossfade.envs.dag.params.Params, got {type(self.env).__name__}. "
+                "`crossfade doctor` examines an environment of your own."
+            )
         if (self.data_batch > 0) != (self.data is not None):
             raise UsageError(
                 f"data and data_batch go together, got data={self.data}, data_batch={self.data_batch}. Say where the "
@@ -112,6 +119,23 @@ class GFlowNetConfig(RunConfig):
             raise UsageError(
                 f"objective=expected of loss={self.loss} needs regression=square or half, got {self.regression}."
             )
+
+    def footprint(self) -> dict[str, int]:
+        env: Any = self.env
+        objects = self.batch_size + self.replay_batch + self.data_batch
+        nodes = steps = objects * env.max_steps
+        if self.continuous:
+            outputs, per_node, tables, width = 3 * self.components * env.n_dim, 4 * env.observation_dim, 0, env.n_dim
+        else:
+            outputs, per_node, tables = env.n_actions + env.n_parents, env.node_bytes, env.footprint
+            nodes, width = min(nodes, env.n_states or nodes), len(env.source)
+        networks = network_bytes(env.observation_dim, self.hidden, self.layers, outputs, self.dtype)
+        return {
+            "of networks (hidden, layers, components)": networks + self.z_dim * 4,
+            "of trajectories (batch_size, replay_batch, data_batch, env)": 4 * steps * (width + 1) + per_node * nodes,
+            "of objects remembered (replay_capacity)": 4 * width * self.replay_capacity if self.replay_batch else 0,
+            "of tables of the world (env)": tables,
+        }
 
     @property
     def continuous(self) -> bool:

@@ -59,7 +59,9 @@ def loss(policy: Any, nodes: Batch, graph: Graph, config: GFlowNetConfig) -> tup
         case _:
             among, residual = _residuals(every, output, nodes, graph, config.loss)
             weight = jnp.where(among, reach[:, None] * every.probability, 0)
-            value = (weight * regression(jnp.where(among, residual, 0), config.regression)).sum() / weight.sum()
+            total = weight.sum()  # 0 where none of these transitions is ever made, and so is the loss
+            cost = regression(jnp.where(among, residual, 0), config.regression)
+            value = (weight * cost).sum() / jnp.where(total > 0, total, 1)
     return value, {
         "loss": value,
         "log_z": log_z,

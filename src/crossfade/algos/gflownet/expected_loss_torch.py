@@ -59,7 +59,9 @@ def loss(policy: Any, nodes: Batch, graph: Graph, config: GFlowNetConfig) -> tup
         case _:
             among, residual = _residuals(every, output, nodes, graph, config.loss)
             weight = (reach[:, None] * every.probability).where(among, 0.0)
-            value = (weight * regression(residual.where(among, 0.0), config.regression)).sum() / weight.sum()
+            total = weight.sum()  # 0 where none of these transitions is ever made, and so is the loss
+            cost = regression(residual.where(among, 0.0), config.regression)
+            value = (weight * cost).sum() / total.where(total > 0, 1.0)
     return value, {
         "loss": value,
         "log_z": log_z,

@@ -1,50 +1,40 @@
-"""Initial parameters, drawn in NumPy and handed to either framework, so that both start from the same bits."""
+"""Initial parameters of a GFlowNet, drawn in NumPy and handed to either framework."""
 
-import math
 from typing import Any
 
 import numpy as np
 
-from ...random import random_numpy as random
+from ...nn import initial
 from .config import GFlowNetConfig, needs_flow
 
 
-def shapes(config: GFlowNetConfig, env: Any) -> dict[str, tuple[int, ...]]:
+def shapes(config: GFlowNetConfig, env: Any) -> dict[str, initial.Shape]:
     """Every parameter's shape, by its name in torch and in JAX."""
-    found: dict[str, tuple[int, ...]] = {}
+    widths = [env.observation_dim, *[config.hidden] * config.layers]
+    n_backward = env.n_parents + config.legacy_finished_mask
 
-    def linear(name: str, fan_in: int, fan_out: int) -> int:
-        found[f"{name}.weight"], found[f"{name}.bias"] = (fan_out, fan_in), (fan_out,)
-        return fan_out
+    def trunk(name: str) -> dict[str, initial.Shape]:
+        layers = zip(widths[:-1], widths[1:], strict=True)
+        return {k: v for i, pair in enumerate(layers) for k, v in initial.linear_shapes(f"{name}.{i}", *pair).items()}
 
-    def trunk(name: str) -> int:
-        width = env.observation_dim
-        for i in range(config.layers):
-            width = linear(f"{name}.{i}", width, config.hidden)
-        return width
-
-    width = trunk("trunk")
-    linear("forward_head", width, env.n_actions)
-    ways_back = env.n_parents + config.legacy_finished_mask
+    found = trunk("trunk") | initial.linear_shapes("forward_head", widths[-1], env.n_actions)
     if config.backward == "learned" or config.legacy_untied_trunk:
-        linear("backward_head", trunk("backward_trunk"), ways_back)
-    elif config.backward == "shared":
-        linear("backward_head", width, ways_back)
+        found |= trunk("backward_trunk")
+    if config.backward in ("learned", "shared"):
+        found |= initial.linear_shapes("backward_head", widths[-1], n_backward)
     if needs_flow(config.loss):
-        linear("flow_head", width, 1)
-    return {**found, "log_z": (config.z_dim,)}
+        found |= initial.linear_shapes("flow_head", widths[-1], 1)
+    return found | {"log_z": (config.z_dim,)}
 
 
 def parameters(config: GFlowNetConfig, env: Any, key: np.ndarray, dtype: str = "float32") -> dict[str, np.ndarray]:
-    """torch's default law for linear layers, U(-1/sqrt(fan_in), 1/sqrt(fan_in)); log Z at `config.z_init`.
-
-    Draws are made in float64 and rounded, so that a float32 run and a float64 run start at the same place.
-    """
+    """Linear layers by torch's default law, U(-1/sqrt(fan_in), 1/sqrt(fan_in)); log Z at `config.z_init`."""
     table = shapes(config, env)
     copied = [name for name in table if config.legacy_untied_trunk and name.startswith("backward_trunk.")]
-    drawn = {"log_z": np.full(table["log_z"], config.z_init, dtype)}
-    for i, name in enumerate(name for name in table if name not in (*copied, *drawn)):
-        bound = 1 / math.sqrt(table[name.rsplit(".", 1)[0] + ".weight"][1])
-        drawn[name] = random.uniform(random.fold_in(key, i), table[name], "float64", -bound, bound).astype(dtype)
+    fan_in = lambda name: table[name.rsplit(".", 1)[0] + ".weight"][1]
+    laws = {
+        name: (initial.uniform(fan_in(name)), table[name]) for name in table if name not in copied and name != "log_z"
+    }
+    drawn = initial.draw(laws, key, dtype) | {"log_z": np.full(table["log_z"], config.z_init, dtype)}
     drawn |= {name: drawn[name.removeprefix("backward_")].copy() for name in copied}
     return {name: drawn[name] for name in table}

@@ -52,7 +52,7 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
         log_pf=jnp.where(batch.valid, output.log_pf[now, batch.action], 0),
         log_pb=jnp.where(batch.valid, jnp.where(stop, log_pb_stop, output.log_pb[after, batch.parent]), 0),
         log_flow=output.log_flow[batch.node],
-        log_reward=log_reward_t[-1],
+        log_reward=jnp.where(stop, log_reward_t[:-1], 0).sum(0),
         log_reward_t=log_reward_t,
         stop_t=output.log_pf[batch.node, -1],
         valid=batch.valid,
@@ -230,7 +230,7 @@ def _log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
 
 def _flow_after(terms: Terms) -> Float[Array, "steps batch"]:
     """log F of the state that each transition leads to; log R(x) at the sink."""
-    return jnp.where(terms.stop, terms.log_reward_t[1:], terms.log_flow[1:])
+    return jnp.where(terms.stop, terms.log_reward, terms.log_flow[1:])
 
 
 def _mean(values: Float[Array, "steps batch"], among: Bool[Array, "steps batch"]) -> Scalar:

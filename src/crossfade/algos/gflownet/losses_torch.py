@@ -52,7 +52,7 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
         log_pf=output.log_pf[now, batch.action].where(batch.valid, 0.0),
         log_pb=torch.where(stop, log_pb_stop, output.log_pb[after, batch.parent]).where(batch.valid, 0.0),
         log_flow=output.log_flow[batch.node],
-        log_reward=log_reward_t[-1],
+        log_reward=log_reward_t[:-1].where(stop, 0.0).sum(0),
         log_reward_t=log_reward_t,
         stop_t=output.log_pf[batch.node, -1],
         valid=batch.valid,
@@ -226,7 +226,7 @@ def _log_z_estimate(terms: Terms) -> Float[Tensor, " batch"]:
 
 def _flow_after(terms: Terms) -> Float[Tensor, "steps batch"]:
     """log F of the state that each transition leads to; log R(x) at the sink."""
-    return torch.where(terms.stop, terms.log_reward_t[1:], terms.log_flow[1:])
+    return torch.where(terms.stop, terms.log_reward, terms.log_flow[1:])
 
 
 def _mean(values: Float[Tensor, "steps batch"], among: Bool[Tensor, "steps batch"]) -> Scalar:

@@ -62,6 +62,16 @@ class Params(ABC):
         return None
 
     @property
+    def footprint(self) -> int:
+        """Bytes of the tables that the environment is made of, if they can be many."""
+        return 0
+
+    @property
+    def node_bytes(self) -> int:
+        """Bytes of what a loss needs of an object that was visited: its observation, its masks."""
+        return 4 * self.observation_dim + self.n_actions + self.n_parents
+
+    @property
     def target(self) -> Target | None:
         """Exact draws from R / Z, where the form of the reward gives them (see target.py)."""
         return None

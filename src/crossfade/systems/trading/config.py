@@ -11,6 +11,7 @@ from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
 from ...ranges import Count, Natural, Range, Seed
+from ...run.memory import network_bytes
 from ...run.settings import Arrays, RunConfig
 from .curriculum import COMMISSION, DRAWDOWN, FORCED, STOP_ATR, Curriculum
 
@@ -111,6 +112,15 @@ class TradingConfig(PPOConfig):
         """Phase 2 can grow from phase 1."""
         first = replace(self.env, phase=1)
         return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
+
+    def footprint(self) -> dict[str, int]:
+        params, bars = self.params, 390 * (self.days + self.eval_days) * len(self.markets)
+        network = network_bytes(params.observation_dim, self.hidden, self.layers, params.n_actions + 1, self.dtype)
+        return {
+            "of networks (hidden, layers)": network if self.network == "mlp" else 0,
+            "of steps (n_envs, n_steps)": 4 * self.n_envs * self.n_steps * (params.n_actions + 4),
+            "of days (days, eval_days, env.n_features)": 0 if self.data else 4 * bars * (params.n_features + 7),
+        }
 
     def course(self, update: int) -> dict[str, float]:
         """The rate, the curriculum, and progress where rewards depend on it."""

@@ -13,6 +13,7 @@ from ....envs.dag.base_numpy import Env, State
 from ....envs.dag.checks import is_number
 from ....envs.dag.ground_truth import objects_of
 from ....errors import UsageError
+from ....reading import read_text
 
 
 def load(source: str, env: Env) -> Int32[np.ndarray, "objects d"]:
@@ -81,7 +82,7 @@ def _read(path: Path, d: int) -> Shaped[np.ndarray, "objects d"]:
 def _read_npy(path: Path) -> np.ndarray:
     try:
         rows = np.load(path, allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError, OSError) as error:
         raise UsageError(f"{path}: expected an array of integers as numpy.save writes it ({error}).") from error
     if rows.dtype.kind not in "iuf":
         raise UsageError(f"{path}: expected an array of integers, got {rows.dtype}.")
@@ -89,7 +90,8 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _read_csv(path: Path, d: int) -> np.ndarray:
-    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+    text = read_text(path, "a .csv file of objects")
+    rows = [line.split(",") for line in text.splitlines() if line.strip()]
     if rows and not any(map(is_number, rows[0])):
         rows = rows[1:]  # names of the columns
     for number, row in enumerate(rows, 1):

@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int32
 from .... import random
 from ....errors import UsageError
 from ....ranges import Positive, Range, Seed
+from ....reading import read_text
 from ..checks import is_number
 from ..params import Params
 from . import dags, scores
@@ -131,9 +132,8 @@ class BayesNetParams(Params):
 
 
 def _read(path: Path, n_nodes: int) -> Float64[np.ndarray, "samples d"]:
-    if not path.is_file():
-        raise UsageError(f"no data file at {path}. Give a CSV file, or leave `file` out.")
-    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+    text = read_text(path, "a CSV file of data (or leave `file` out)")
+    rows = [line.split(",") for line in text.splitlines() if line.strip()]
     if rows and not any(map(is_number, rows[0])):
         rows = rows[1:]
     for number, row in enumerate(rows, 1):

@@ -77,6 +77,14 @@ class GridParams(Params):
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.zeros(self.n_dim, np.int32)
 
+    @property
+    def footprint(self) -> int:
+        return 4 * self.n_parents * self.n_dim
+
+    @property
+    def node_bytes(self) -> int:
+        return 4 * self.n_parents * self.n_dim  # masks compare x with every increment
+
     @cached_property
     def increments(self) -> Int32[np.ndarray, "moves n_dim"]:
         """The vector each action adds, stop excepted."""

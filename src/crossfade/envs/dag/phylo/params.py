@@ -58,7 +58,7 @@ class PhyloParams(Params):
 
     @property
     def n_actions(self) -> int:
-        return len(self.pairs) + 1
+        return self.n_species * (self.n_species - 1) // 2 + 1
 
     @property
     def n_parents(self) -> int:

@@ -73,6 +73,10 @@ class SetAdditionParams(Params):
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.zeros(self.n_items, np.int32)
 
+    @property
+    def footprint(self) -> int:
+        return 8 * self.n_items**2
+
     @cached_property
     def value(self) -> Float64[np.ndarray, " n_items"]:
         """What each item is worth."""

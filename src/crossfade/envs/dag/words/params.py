@@ -62,6 +62,10 @@ class BitSequenceParams(WordsParams):
     def n_symbols(self) -> int:
         return 2**self.word_bits
 
+    @property
+    def footprint(self) -> int:
+        return 4 * self.n_modes * (self.n_bits + self.n_words * self.n_symbols)
+
     @cached_property
     def modes(self) -> Int32[np.ndarray, "n_modes n_bits"]:
         """The bits of the modes, all different."""
@@ -191,6 +195,10 @@ class IsingParams(WordsParams):
     @property
     def n_symbols(self) -> int:
         return 2
+
+    @property
+    def footprint(self) -> int:
+        return 8 * self.n_words**2
 
     @cached_property
     def bonds(self) -> Float64[np.ndarray, "spins spins"]:
