@@ -44,6 +44,7 @@ def test_an_old_run_goes_on_in_another_mode_to_the_same_end(old, mode):
     shutil.rmtree(old / "checkpoints" / "0000000008")  # as if it had been killed in its second half
     (old / "done").unlink()
     assert main(["train", "--resume", str(old), f"mode={mode}", "--quiet"]) == 0
+    assert trials.read(old.parent.parent, old.parent.name).trials == 1  # the same trial, though settings were added
     found = saved(old)
     assert found.keys() == expected.keys()
     for name, leaf in expected.items():

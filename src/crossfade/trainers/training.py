@@ -39,9 +39,10 @@ def train(
     succeeded: a refusal costs nothing.
     """
     with precision(config):
-        bundle, began_at = None, 0
+        bundle, began_at, saved = None, 0, None
         if resume:
-            config.check_resumed(run.read_config(type(config)))
+            saved = run.read_config(type(config))
+            config.check_resumed(saved)
             bundle = checkpoint.load(run.checkpoints, side="numpy")
             start, began_at = snapshot_of(bundle), bundle.step
             if began_at > config.steps:
@@ -76,7 +77,7 @@ def train(
                         run.resume(began_at)
                         run.save_config(config)
                     run.annotate(trainer.notes)
-                    trials.begin(run, config, weights)
+                    trials.begin(run, config, weights, saved)
                     logs.append(stack.enter_context(Log(run, since=opened, quiet=True)))
                 return logs[0]
 
