@@ -32,6 +32,12 @@ INNER = {  # two sides of a mechanism, each with its own business
     "parity/side",
     "random/threefry",
 }
+TWO_FACES = {  # PPO's halves, driven by a loop on the host and by a compiled program: not yet behind one face
+    "algos/ppo/learner",
+    "algos/ppo/network",
+    "algos/ppo/rollout",
+    "systems/trading/system",
+}
 OWN_ARGUMENTS = {"key", "device", "optimizer", "optimizers", "tx", "opt_state", "opt_states", "scheduler"}
 """What only one framework can mean: keys and devices, and optimisers, which torch changes in place."""
 OWN_METHODS = set(vars(TorchSystem)) ^ set(vars(JaxSystem))
@@ -198,7 +204,9 @@ def twins() -> dict[Path, list[Path]]:
         for suffix in TWIN_SUFFIXES:
             if path.stem.endswith(suffix):
                 groups.setdefault(path.with_name(path.stem.removesuffix(suffix)), []).append(path)
-    return {s: files for s, files in groups.items() if len(files) > 1 and str(s.relative_to(SRC)) not in INNER}
+    return {
+        s: files for s, files in groups.items() if len(files) > 1 and str(s.relative_to(SRC)) not in INNER | TWO_FACES
+    }
 
 
 def face(path: Path) -> dict[str, Any]:

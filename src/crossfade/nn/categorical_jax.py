@@ -9,7 +9,7 @@ ILLEGAL = -1e30
 
 
 def log_probs(logits: Float[Array, "*n a"], mask: Bool[Array, "*n a"], floor: float = 0.0) -> Float[Array, "*n a"]:
-    """Normalised over the k legal actions, each of which has at least `floor`: p' = (1 - floor k) p + floor."""
+    """Log-probabilities over the k legal actions; with a floor f, p' = (1 - f k) p + f for each of them."""
     log_p = jax.nn.log_softmax(jnp.where(mask, logits, ILLEGAL))
     if floor:
         rest = 1 - floor * mask.sum(-1, keepdims=True)
@@ -18,15 +18,15 @@ def log_probs(logits: Float[Array, "*n a"], mask: Bool[Array, "*n a"], floor: fl
 
 
 def entropy(log_p: Float[Array, "*n a"], mask: Bool[Array, "*n a"]) -> Float[Array, "*n"]:
-    """Of the legal actions."""
+    """Entropy over legal actions, in nats."""
     return -jnp.where(mask, jnp.exp(log_p) * log_p, 0).sum(-1)
 
 
 def choose(log_p: Float[Array, "*n a"], gumbel: Float[Array, "*n a"]) -> Int32[Array, "*n"]:
-    """A draw, with the randomness given; the most likely action where that is 0."""
+    """argmax of log p + Gumbel noise: a sample of the distribution, or its mode where the noise is 0."""
     return jnp.argmax(log_p + gumbel, -1).astype(jnp.int32)
 
 
 def log_prob_of(log_p: Float[Array, "*n a"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
-    """Of the actions taken."""
+    """Log-probability of the actions taken."""
     return jnp.take_along_axis(log_p, action[..., None], -1)[..., 0]

@@ -5,13 +5,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-ILLEGAL = -1e9  # finite, so that what is never chosen has no NaN in its gradient
+ILLEGAL = -1e30  # finite, so that what is never chosen has no NaN in its gradient
 
 
 def log_probs(
     logits: Float[Tensor, "*batch a"], mask: Bool[Tensor, "*batch a"], floor: float = 0.0
 ) -> Float[Tensor, "*batch a"]:
-    """Log-probabilities of the legal actions; with a floor f, p' = (1 - f k) p + f for each of the k legal ones."""
+    """Log-probabilities over the k legal actions; with a floor f, p' = (1 - f k) p + f for each of them."""
     log_p = log_softmax(logits.masked_fill(~mask, ILLEGAL), -1)
     if floor == 0.0:
         return log_p
@@ -21,15 +21,15 @@ def log_probs(
 
 
 def entropy(log_p: Float[Tensor, "*batch a"], mask: Bool[Tensor, "*batch a"]) -> Float[Tensor, "*batch"]:
-    """Of the choice among legal actions, in nats."""
+    """Entropy over legal actions, in nats."""
     return -(log_p.exp() * log_p).where(mask, 0.0).sum(-1)
 
 
 def choose(log_p: Float[Tensor, "*batch a"], gumbel: Float[Tensor, "*batch a"]) -> Int[Tensor, "*batch"]:
-    """A draw, given Gumbel noise."""
+    """argmax of log p + Gumbel noise: a sample of the distribution, or its mode where the noise is 0."""
     return (log_p + gumbel).argmax(-1)
 
 
 def log_prob_of(log_p: Float[Tensor, "*batch a"], action: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-    """The log-probability of the actions taken."""
+    """Log-probability of the actions taken."""
     return torch.gather(log_p, -1, action.long().unsqueeze(-1)).squeeze(-1)
