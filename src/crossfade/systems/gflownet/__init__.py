@@ -58,5 +58,17 @@ RECORD = System(
         Measure("train/mean_log_reward", "mean log R", "higher"),
         Measure("train/mean_length", "mean length"),
     ),
-    tiny=("env=hypergrid", "env.length=4", "env.n_dim=2", "hidden=16", "batch_size=16", "steps=8", "chunk=4"),
+    tiny=(
+        "env=hypergrid",
+        "env.length=4",
+        "env.n_dim=2",
+        "hidden=16",
+        "batch_size=16",
+        "replay_batch=4",
+        "replay_capacity=20",
+        "lr_period=3",
+        "lr_gamma=0.5",
+        "steps=8",
+        "chunk=4",
+    ),
 )
