@@ -192,9 +192,10 @@ def without_widths(monkeypatch):
 
 
 def certain_return(monkeypatch):
-    right = learner_torch._log_jump
-    wrong = lambda choice, options: right(choice, options._replace(can_move=torch.zeros_like(options.can_move)))
-    monkeypatch.setattr(learner_torch, "_log_jump", wrong)
+    right = learner_torch._log_choice
+    certain = lambda options: options._replace(can_move=torch.zeros_like(options.can_move))
+    wrong = lambda choice, options: (right(choice, options)[0], right(choice, certain(options))[1])
+    monkeypatch.setattr(learner_torch, "_log_choice", wrong)
 
 
 FAULTS = [

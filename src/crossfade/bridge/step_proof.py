@@ -105,7 +105,7 @@ class _Run:
         named = [n for group in self.program.groups for n in group.shapes]
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
-            "gradient": {n: g for n, g in grads.items() if n in named or np.any(g)},
+            "gradient": {n: g for n, g in grads.items() if n in named},  # what the optimiser owns
             **self._after(_arrays(module), read_torch(optimizer, module).moments),
         }
 
