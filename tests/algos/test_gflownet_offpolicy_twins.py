@@ -166,7 +166,9 @@ def whole(mode: str, words: tuple[str, ...]) -> Run:
 
 
 def leaves(metrics: dict[str, np.ndarray], state: Snapshot) -> dict[str, np.ndarray]:
-    moments = {f"{slot} of {n}": a for n, slots in state.optimizers["policy"].moments.items() for slot, a in slots.items()}
+    moments = {
+        f"{slot} of {n}": a for n, slots in state.optimizers["policy"].moments.items() for slot, a in slots.items()
+    }
     return {**metrics, **state.parameters, **moments}
 
 
