@@ -19,13 +19,7 @@ from torch.optim import lr_scheduler
 from crossfade.bridge.libraries import open_model
 from crossfade.bridge.mapping import Entry, Mapping
 from crossfade.bridge.matching import match
-from crossfade.bridge.optimizers import (
-    build_optax,
-    read_optax,
-    read_torch,
-    to_optax,
-    to_torch_optimizer,
-)
+from crossfade.bridge.optimizers import build_optax, read_optax, read_torch, to_optax, to_torch_optimizer
 from crossfade.bridge.rules import Rule, permute
 
 TURN = Rule(permute(1, 0))
@@ -152,7 +146,8 @@ def turned_moment(state):
 
 
 def late_count(state):
-    return state.at_step(state.step - 1)
+    late = {"step": np.asarray(state.step - 1, np.float32)}
+    return dataclasses.replace(state, moments={name: slots | late for name, slots in state.moments.items()})
 
 
 @pytest.mark.parametrize("mistake", [swapped_betas, other_eps, turned_moment, late_count])

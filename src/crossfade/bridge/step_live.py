@@ -15,8 +15,8 @@ from torch import nn
 from torch.autograd.graph import increment_version
 
 from ..errors import MappingError, UsageError
+from ..optim.state import OptimizerState, slots
 from .mapping import Mapping
-from .optimizers_torch import OptimizerState, slots
 from .step_batch import Intake, Numbers, x64
 from .step_layout import Layout, has_statistics, tensors
 from .step_memory import FixedMemory, TrainedMemory

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from ..errors import UsageError
-from .optimizers_torch import OptimizerState, read_torch
+from ..optim.state import OptimizerState
+from .optimizers_torch import read_torch
 from .step_program import Program
 
 Ahead = tuple[list[Any], list[int]]  # the leaves of `Program.moments_structure`, and the updates each group has had

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from torch import nn
 
 from ..errors import DifferentError
-from ..parity.verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
+from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from .step_batch import x64
 from .step_moments import read_optimizer
 from .step_program import Program

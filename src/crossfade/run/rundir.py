@@ -48,20 +48,26 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, root: Path | str, system: str, parts: Sequence[str], seed: int, config: Any, *, meta: Any = None
+        cls, root: Path | str, system: str, parts: Sequence[str], seed: int, config: Any, *, place: str = ""
     ) -> "RunDir":
-        """A new folder under `root`; `parts` are algorithm, environment and mode, `meta` more facts for meta.json."""
+        """A new folder under `root`; `parts` are algorithm, environment and mode, `place` that of a system's record if
+        the name alone does not find it."""
         for part in (system, *parts):
             if not re.fullmatch(r"[\w.+-]+", part) or part.startswith("."):
                 raise UsageError(f"expected a name of letters, digits and _ . + - for a run's folder, got {part!r}.")
         name = "-".join((*parts, f"s{seed}", datetime.now().strftime("%Y%m%d-%H%M%S")))
         run = cls(_new_folder(Path(root) / system, name))
         run._take_lock()
-        for folder in (run.checkpoints, run.eval, run.plots):
-            folder.mkdir()
-        run.metrics_path.touch()
-        run.save_config(config)
-        write_json(run.meta_path, {"system": system, "seed": seed, "sessions": [provenance.session() | (meta or {})]})
+        try:
+            for folder in (run.checkpoints, run.eval, run.plots):
+                folder.mkdir()
+            run.metrics_path.touch()
+            run.save_config(config)
+            facts = {"system": system, "place": place, "seed": seed, "sessions": [provenance.session()]}
+            write_json(run.meta_path, facts)
+        except BaseException:
+            run.close()
+            raise
         return run
 
     @classmethod
@@ -91,6 +97,13 @@ class RunDir:
         facts["sessions"].append(provenance.session() | {"resumed_at": step} | (meta or {}))
         write_json(self.meta_path, facts)
 
+    def annotate(self, notes: Mapping[str, str]) -> None:
+        """Adds notes that readers of the run's figures must see to the session under way."""
+        self._need_lock()
+        facts = self.meta
+        facts["sessions"][-1].setdefault("notes", {}).update(notes)
+        write_json(self.meta_path, facts)
+
     def save_config(self, config: Any) -> None:
         """Also on resume, when a setting such as the mode has changed."""
         self._need_lock()
@@ -105,6 +118,11 @@ class RunDir:
             return json.loads(self.meta_path.read_text())
         except ValueError as error:
             raise CrossfadeError(f"{self.meta_path}: expected JSON, got {error}; restore it from a copy.") from error
+
+    @property
+    def system(self) -> str:
+        """The system's name, or the place of its record."""
+        return self.meta.get("place") or self.meta["system"]
 
     @property
     def result(self) -> metrics.Row | None:
