@@ -23,7 +23,7 @@ from step_nets import (
 from torch import nn
 
 from crossfade.bridge import Step
-from crossfade.errors import DifferentError, MappingError, NoCounterpart, UsageError
+from crossfade.errors import MappingError, NoCounterpart, UsageError
 
 
 def follows(change, *, optimizer=torch.optim.Adam, openings=2, **options):
@@ -184,6 +184,7 @@ def tensor_closure():
 
 def module_closure():
     target = nn.Linear(1, 1, bias=False).double()
+    nn.init.ones_(target.weight)
     loss = lambda model, batch: jnp.asarray(target.weight.detach().numpy())[0, 0] * jax_loss(model, batch)
     return loss, lambda value: target.weight.data.fill_(value)
 
@@ -375,19 +376,6 @@ def test_another_clip_norm_makes_another_program(x64):
     torch_steps(reference, reference_optimizer, data[:1], clip_norm=0.5)
     torch_steps(reference, reference_optimizer, data[1:], clip_norm=0.01)
     assert distance(net, reference) <= 1e-12
-
-
-def test_a_loss_of_rounding_size_is_proved(x64):
-    """The squares of rounding errors: 1e-32 on one side and 3e-32 on the other are both zero."""
-    net, optimizer, mapping = make()
-    batch = batches(1)[0]
-    with torch.no_grad():
-        y = net(torch.from_numpy(batch["x"])).numpy() * (1 + 4e-16)
-    step = Step(net, optimizer, jax_loss, mapping, torch_loss=torch_loss)
-    assert float(step({"x": batch["x"], "y": y})) < 1e-25
-    wrong = lambda model, batch: 1.001 * jax_loss(model, batch)
-    with pytest.raises(DifferentError):
-        Step(net, optimizer, wrong, mapping, torch_loss=torch_loss)(batch)
 
 
 def test_info_is_of_the_parameters_before_the_update(x64):

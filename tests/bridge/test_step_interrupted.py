@@ -94,9 +94,10 @@ def test_an_interrupt_at_any_line_tears_nothing(x64):
     assert run.assert_whole(done) >= event - 1
 
 
-def test_an_interrupt_while_opening_tears_nothing(x64):
-    """Every seventh line: each opening traces the loss anew."""
-    for event in range(1, 2000, 7):
+@pytest.mark.parametrize("stride", [97, pytest.param(7, marks=pytest.mark.slow)])
+def test_an_interrupt_while_opening_tears_nothing(stride, x64):
+    """At every so many lines: each opening traces the loss anew."""
+    for event in range(1, 2000, stride):
         run = Run(updates=3)
         with traced(interrupt_at(event)):
             try:
@@ -137,52 +138,63 @@ def test_ctrl_c_at_any_time_tears_nothing(x64):
     assert hits >= 40
 
 
-def failing(switch):
-    """A loss whose program raises while `switch` holds something."""
+def delicate_loss(model, batch):
+    """Raises while it is traced, or inside its program, when the batch is of a certain kind."""
 
     def check(x):
-        if switch:
+        if np.isinf(x):
             raise RuntimeError("a cable was pulled")
         return np.zeros((), x.dtype)
 
-    def loss(model, batch):
-        extra = jax.pure_callback(check, jax.ShapeDtypeStruct((), batch["x"].dtype), batch["x"][0, 0])
-        return jax_loss(model, batch) + jax.lax.stop_gradient(extra)
+    rows = batch["x"].shape[0]
+    if rows == 3:
+        raise ValueError("three rows are no batch")
+    if rows == 5:
+        return jax_loss(model, batch) + jnp.sort(jnp.arange(1 << 45, dtype=jnp.float64) * model.out.bias[0])[0]
+    extra = jax.pure_callback(check, jax.ShapeDtypeStruct((), batch["x"].dtype), batch["x"][0, 0])
+    odd = {"odd": jnp.zeros(3, jnp.int4)} if rows == 6 else {}
+    return jax_loss(model, batch) + jax.lax.stop_gradient(extra), odd
 
-    return loss
+
+def with_x(change):
+    return lambda batch: {**batch, "x": change(batch["x"])}
+
+
+def rows(count):
+    return lambda batch: {name: np.resize(array, (count, array.shape[1])) for name, array in batch.items()}
+
+
+ERRORS = {
+    "inside the program": (with_x(lambda x: np.full_like(x, np.inf)), "a cable was pulled"),
+    "NaN": (with_x(lambda x: np.full_like(x, np.nan)), "nan"),
+    "in the loss": (rows(3), "three rows"),
+    "out of memory": (rows(5), "(?i)out of memory|allocat"),
+    "a result that cannot cross": (rows(6), "int4"),
+    "another width": (with_x(lambda x: x[:, :2]), "(?i)shape|size|dimension"),
+    "another type": (with_x(lambda x: x.astype(np.float32)), "expected float64"),
+    "another structure": (lambda batch: {"x": batch["x"]}, "structure"),
+}
 
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("kind", ["step", "epoch"])
-def test_an_error_inside_the_program_changes_nothing(kind, x64):
-    switch: list[int] = []
-    run = Run(failing(switch), updates=12)
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_changes_nothing(name, kind, x64):
+    change, words = ERRORS[name]
+    run = Run(delicate_loss, updates=12)
     call = run.step if kind == "step" else lambda batch: run.step.epoch([batch])
     call(run.batch)
     call(run.batch)
     for done in (2, 3):
-        switch.append(1)
-        with pytest.raises(Exception, match="a cable was pulled"):
-            call(run.batch)
-        switch.clear()
-        assert run.assert_whole(done) == done
+        with pytest.raises(Exception, match=words), jax.debug_nans(name == "NaN"):
+            call(change(run.batch))
+        if done == 2:  # looked at right away, and only after another step
+            assert run.assert_whole(done) == done
         call(run.batch)
     assert run.assert_whole(4) == 4
     run.step.close()
     torch_steps(run.net, run.optimizer, [run.batch])
     assert run.assert_whole(4) == 5
-
-
-def test_results_that_cannot_cross_change_nothing(x64):
-    switch = [False]
-    odd = lambda model, batch: (jax_loss(model, batch), {"odd": jnp.zeros(3, jnp.int4)} if switch[0] else {})
-    run = Run(odd, updates=4)
-    run.step(run.batch)
-    switch[0] = True
-    with pytest.raises(Exception):
-        run.step({name: np.concatenate([array, array]) for name, array in run.batch.items()})
-    switch[0] = False
-    assert run.assert_whole(1) == 1
 
 
 def test_a_closed_step_hands_everything_back_after_an_interrupt(x64):

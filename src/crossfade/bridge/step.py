@@ -127,9 +127,10 @@ class Step:
     def _run(self, kind: str, batch: PyTree, updates: int) -> Any:
         began = time.perf_counter()
         live = self._live
-        if live is None or not live.stands():
+        if live is None or not live.stands(self.jax_loss, self.clip_norm):
             live = self._open(kind, batch)
-        live.reads.check()
+        else:
+            live.reads.check()
         groups = [self.optimizer.param_groups[i] for i in live.indices]
         constants = [live.constants(group) for group in groups]
         if constants != live.compiled_for:

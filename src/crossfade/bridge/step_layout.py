@@ -1,5 +1,6 @@
 """What a program of `bridge.Step` is made for: the parts of a module, who trains them, and in which mode they are."""
 
+from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -21,27 +22,31 @@ class Layout:
         parts = list(module.modules())
         self._optimizer = optimizer
         self._homes = [home for part in parts for home in (part._parameters, part._modules)]
-        self._held = self._values()
-        self._owned = list(map(list, map(_PARAMS, optimizer.param_groups)))
-        self._flat = list(chain.from_iterable(self._owned))
-        self._flags = list(map(_REQUIRES_GRAD, self._flat))
+        self._held = list(self._values())  # held, so that nothing else can get their addresses
+        self._owned = list(self._params())
+        self._ids = list(map(id, self._held)), list(map(id, self._owned))
+        self._sizes = self._group_sizes()
+        self._flags = list(map(_REQUIRES_GRAD, self._owned))
         self._moody = [part for part in parts if isinstance(part, _DropoutNd) or has_statistics(part)]
         self._modes = list(map(_TRAINING, self._moody))
 
     def stands(self) -> bool:
         """Whether no part was added, removed, replaced, frozen or unfrozen, and none changed between train and eval."""
-        try:
-            return (
-                list(map(_REQUIRES_GRAD, self._flat)) == self._flags
-                and self._values() == self._held
-                and list(map(_PARAMS, self._optimizer.param_groups)) == self._owned
-                and list(map(_TRAINING, self._moody)) == self._modes
-            )
-        except (RuntimeError, TypeError):  # lists compare by identity first; other tensors have no single truth
-            return False
+        return (
+            list(map(_REQUIRES_GRAD, self._owned)) == self._flags
+            and (list(map(id, self._values())), list(map(id, self._params()))) == self._ids
+            and self._group_sizes() == self._sizes
+            and list(map(_TRAINING, self._moody)) == self._modes
+        )
 
-    def _values(self) -> list[Any]:
-        return list(chain.from_iterable(map(dict.values, self._homes)))
+    def _values(self) -> Iterator[Any]:
+        return chain.from_iterable(map(dict.values, self._homes))
+
+    def _params(self) -> Iterator[torch.Tensor]:
+        return chain.from_iterable(map(_PARAMS, self._optimizer.param_groups))
+
+    def _group_sizes(self) -> list[int]:
+        return list(map(len, map(_PARAMS, self._optimizer.param_groups)))
 
 
 def tensors(module: nn.Module, mapping: Mapping) -> dict[str, torch.Tensor]:

@@ -53,9 +53,10 @@ class Live:
     compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
     shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
 
-    def stands(self) -> bool:
-        """Whether the program still fits the module and the optimiser."""
-        return self.layout.stands() and self.trained.stands()
+    def stands(self, jax_loss: Callable, clip_norm: float | None) -> bool:
+        """Whether the program still fits the step, the module and the optimiser."""
+        same = self.program.jax_loss is jax_loss and self.program.clip_norm == clip_norm
+        return same and self.layout.stands() and self.trained.stands()
 
     def compile(self, constants: list[tuple]) -> None:
         """Makes the compiled functions anew, with the hyper-parameters the optimiser's groups have now."""
@@ -176,6 +177,7 @@ def open_live(
         wide=dtype == np.float64,
     )
     torch_optimizer.state = moments
+    reads.remember()  # a loss may note its own traces
     return live, proof
 
 

@@ -77,7 +77,8 @@ class LiveMoments(defaultdict):
 def read_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module) -> OptimizerState:
     """The optimiser as plain data. A learning rate may be a tensor: steps read its value every time."""
     plain: Any = object.__new__(type(optimizer))
-    plain.param_groups = [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
+    rates = lambda group: {key: float(group[key]) for key in ("lr", "initial_lr") if key in group}
+    plain.param_groups = [{**group, **rates(group)} for group in optimizer.param_groups]
     plain.state = optimizer.state
     return read_torch(plain, module)
 

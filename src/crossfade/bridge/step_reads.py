@@ -111,7 +111,7 @@ class _Walk:
                 break
             elif hasattr(function, "__wrapped__"):  # jax.jit and its kin
                 function = function.__wrapped__
-            elif isinstance(getattr(type(function), "__call__", None), FunctionType) and not inspect.isclass(function):
+            elif callable(function) and isinstance(type(function).__call__, FunctionType):  # an object of a class
                 given, function = (function, *given), type(function).__call__
             else:
                 return
@@ -294,5 +294,7 @@ def _freeze(value: Any, names: set[str]) -> Any:
 def _show(value: Any) -> str:
     if value is GONE:
         return "absent"
-    text = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") and np.size(value) > 1 else repr(value)
+    if isinstance(value, ARRAYS) and np.prod(value.shape) > 1:
+        return f"an array of shape {tuple(value.shape)}"
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
