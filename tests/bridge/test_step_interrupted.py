@@ -177,8 +177,7 @@ ERRORS = {
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("kind", ["step", "epoch"])
-@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("name, kind", [*((name, "step") for name in ERRORS), ("inside the program", "epoch")])
 def test_an_error_changes_nothing(name, kind, x64):
     change, words = ERRORS[name]
     run = Run(delicate_loss, updates=12)

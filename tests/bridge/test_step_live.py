@@ -118,6 +118,23 @@ def test_every_read_sees_the_last_step(name, x64):
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
+def test_parameters_that_nobody_else_sees_are_read_and_written_in_place(x64):
+    """What keeps the safe way quick. After the proof too, and after another program was made."""
+    net, optimizer, mapping = make()
+    step = Step(net, optimizer, jax_loss, mapping, torch_loss=torch_loss)
+    step(batches(1)[0])
+    assert not step._live.trained.copies
+    step.clip_norm = 0.5
+    step(batches(1)[0])
+    assert not step._live.trained.copies
+
+    net, optimizer, mapping = make()
+    held = net.out.weight.detach().numpy()
+    step = Step(net, optimizer, jax_loss, mapping, verify=False)
+    step(batches(1)[0])
+    assert len(step._live.trained.copies) == 1 and np.array_equal(held, net.out.weight.detach().numpy())
+
+
 def test_saving_a_part_saves_that_part_alone(x64):
     net, optimizer, mapping = make()
     size = len(saved(net.out.state_dict()).getvalue())

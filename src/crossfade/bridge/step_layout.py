@@ -22,10 +22,10 @@ class Layout:
         parts = list(module.modules())
         self._optimizer = optimizer
         self._homes = [home for part in parts for home in (part._parameters, part._modules)]
-        self._held = list(self._values())  # held, so that nothing else can get their addresses
-        self._owned = list(self._params())
-        self._ids = list(map(id, self._held)), list(map(id, self._owned))
+        self._held = list(self._things())  # held, so that nothing else can get their addresses
+        self._ids = list(map(id, self._held))
         self._sizes = self._group_sizes()
+        self._owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self._flags = list(map(_REQUIRES_GRAD, self._owned))
         self._moody = [part for part in parts if isinstance(part, _DropoutNd) or has_statistics(part)]
         self._modes = list(map(_TRAINING, self._moody))
@@ -34,16 +34,14 @@ class Layout:
         """Whether no part was added, removed, replaced, frozen or unfrozen, and none changed between train and eval."""
         return (
             list(map(_REQUIRES_GRAD, self._owned)) == self._flags
-            and (list(map(id, self._values())), list(map(id, self._params()))) == self._ids
+            and list(map(id, self._things())) == self._ids
             and self._group_sizes() == self._sizes
             and list(map(_TRAINING, self._moody)) == self._modes
         )
 
-    def _values(self) -> Iterator[Any]:
-        return chain.from_iterable(map(dict.values, self._homes))
-
-    def _params(self) -> Iterator[torch.Tensor]:
-        return chain.from_iterable(map(_PARAMS, self._optimizer.param_groups))
+    def _things(self) -> Iterator[Any]:
+        """Parameters and parts of the module, and the optimiser's parameters."""
+        return chain(*map(dict.values, self._homes), *map(_PARAMS, self._optimizer.param_groups))
 
     def _group_sizes(self) -> list[int]:
         return list(map(len, map(_PARAMS, self._optimizer.param_groups)))

@@ -110,8 +110,7 @@ class Live:
 
     def commit(self, flats: list[Any], moments: list[Any], buffers: Named, updates: int) -> None:
         """Writes the results of `updates` updates: parameters, moments and buffers at once."""
-        targets = self.trained.targets
-        values = [*map(np.asarray, flats), *self.trained.copies]
+        targets, values = self.trained.targets, [*map(np.asarray, flats), *self.trained.copies]
         if buffers or self.norms:
             counters = [norm.num_batches_tracked.numpy() for norm in self.norms]
             targets = [*targets, *self.fixed.targets(buffers), *counters]

@@ -52,7 +52,7 @@ class TrainedMemory:
     ):
         self.tensors = [named[name] for group in groups for name in group.shapes]
         self._kinds = list(map(_kind, self.tensors))
-        dtype = self.tensors[0].detach().numpy().dtype
+        dtype = tensor_to_numpy(self.tensors[0]).dtype
         self._flats = [memory((group.size,), dtype) for group in groups]
         cut = [group.cut(flat) for group, flat in zip(groups, self._flats, strict=True)]
         self._places = [place for leaves in cut for place in leaves.values()]
@@ -68,7 +68,7 @@ class TrainedMemory:
         self._pointers = list(map(torch.Tensor.data_ptr, self.tensors))
         outside = [i for i, place in enumerate(self._places) if place.ctypes.data != self._pointers[i]]
         self._outside = [self.tensors[i].detach().numpy() for i in outside]
-        self.copies = [self._places[i] for i in outside]
+        self.copies = [self._places[i] for i in outside]  # of what is outside
         self.targets = [*self._flats, *self._outside]  # takes new flat arrays, and then `copies`
 
     def stands(self) -> bool:
@@ -126,14 +126,17 @@ def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _is_private(tensor: torch.Tensor, before: TrainedMemory | None) -> bool:
     """Whether nobody but this tensor can see its memory: no view, no NumPy array, no other process."""
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    storage = tensor.untyped_storage()
     ours = before is not None and any(tensor is known for known in before.tensors)
     return (
-        count is not None
-        and count(storage._cdata) == 2  # the tensor's, and that of `storage`
-        and sys.getrefcount(storage) == 2  # the name here, and the argument
-        and (storage.resizable() or ours)  # memory that torch did not allocate belongs to somebody
+        hasattr(torch._C, "_storage_Use_Count")
+        and _holders(tensor) == _holders(torch.empty(1))  # as many as a tensor that was just made
+        and (tensor.untyped_storage().resizable() or ours)  # memory that torch did not allocate belongs to somebody
         and not tensor.is_shared()
         and tensor.is_contiguous()
     )
+
+
+def _holders(tensor: torch.Tensor) -> tuple[int, int]:
+    """How many tensors, and how many names in Python, hold the memory of this one."""
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata), sys.getrefcount(storage)
