@@ -116,11 +116,10 @@ class Live:
             targets = [*targets, *self.fixed.targets(buffers), *counters]
             values += [*map(np.asarray, buffers.values()), *(counter + updates for counter in counters)]
         ahead = moments, [steps + updates for steps in self.steps]
+        put: Any = setitem
         # Ctrl-C cannot come in between: Python handles signals between bytecodes, and this is one call that runs none.
         deque(
-            chain(
-                map(setitem, targets, repeat(...), values), map(setitem, (vars(self.moments),), ("ahead",), (ahead,))
-            ),
+            chain(map(put, targets, repeat(...), values), map(put, (vars(self.moments),), ("ahead",), (ahead,))),
             maxlen=0,
         )
         increment_version(self.trained.tensors)  # so that autograd refuses graphs from before, as it does in torch

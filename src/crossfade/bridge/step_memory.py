@@ -104,7 +104,7 @@ class FixedMemory:
     def read(self) -> dict[str, Any]:
         """Every array by name as an argument, holding what torch holds now."""
         for name, (home, key) in self._homes.items():
-            tensor = home[key]  # a module may replace a buffer by a new tensor
+            tensor: Any = home[key]  # a module may replace a buffer by a new tensor
             known, pointer = self._seen.get(name, (None, 0))
             if tensor is not known or tensor.data_ptr() != pointer:
                 view = tensor_to_numpy(tensor, name, copy=False)

@@ -65,10 +65,11 @@ class LiveMoments(defaultdict):
     def __reduce__(self) -> Any:
         return defaultdict, (dict,), None, None, iter(self.items())
 
-    def __copy__(self) -> defaultdict:
+    def __copy__(self) -> Any:
         return self.plain()
 
-    copy = __copy__
+    def copy(self) -> Any:
+        return self.plain()
 
     def __or__(self, other: Any) -> Any:
         return self.plain() | other

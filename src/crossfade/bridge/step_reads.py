@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from torch import nn
@@ -201,7 +202,7 @@ def _chains(code: CodeType) -> Iterator[tuple[str, str, tuple[Link, ...]]]:
             links.append((_item, constant.pop()))
             continue
         if root:
-            yield (*root, tuple(links))
+            yield root[0], root[1], tuple(links)
         root, links, constant = None, [], []
         if name in ("LOAD_GLOBAL", "LOAD_NAME"):
             root = "global", value
@@ -212,7 +213,7 @@ def _chains(code: CodeType) -> Iterator[tuple[str, str, tuple[Link, ...]]]:
             yield from (("local", other, ()) for other in others)
             root = "local", last
     if root:
-        yield (*root, tuple(links))
+        yield root[0], root[1], tuple(links)
 
 
 def _codes(code: CodeType, outer: bool = True) -> Iterator[tuple[CodeType, bool]]:
@@ -262,7 +263,7 @@ class _Array:
 
 
 def _bits(array: jax.Array) -> bytes:
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     return np.asarray(array).tobytes()
 
