@@ -48,15 +48,35 @@ class Averaged:
 
 
 class Held:
-    """References taken before training, as actors that run in NumPy or in other processes hold them."""
+    """Tensors of the same memory, taken before training."""
 
     def __init__(self, net):
-        self.views = [p.detach().numpy() for p in net.parameters()]
         self.data = [p.data for p in net.parameters()]
 
     def __call__(self, net):
-        assert all(np.array_equal(v, d) for v, d in zip(self.views, self.data, strict=True))
         return [d.clone() for d in self.data]
+
+
+class Views:
+    """The same in NumPy, as actors without torch hold them."""
+
+    def __init__(self, net):
+        self.views = [p.detach().numpy() for p in net.parameters()]
+
+    def __call__(self, net):
+        return [torch.from_numpy(view.copy()) for view in self.views]
+
+
+class Lent:
+    """Memory that NumPy owns and torch uses."""
+
+    def __init__(self, net):
+        self.arrays = [p.detach().numpy().copy() for p in net.parameters()]
+        for p, array in zip(net.parameters(), self.arrays, strict=True):
+            p.data = torch.from_numpy(array)
+
+    def __call__(self, net):
+        return [torch.from_numpy(array.copy()) for array in self.arrays]
 
 
 class Shared(Held):
@@ -86,7 +106,9 @@ def saved(thing) -> io.BytesIO:
 READS = {
     "a polyak loop": Polyak,
     "AveragedModel": Averaged,
-    "references held from before": Held,
+    "tensors held from before": Held,
+    "NumPy views held from before": Views,
+    "memory lent by NumPy": Lent,
     "shared memory": Shared,
     "an attribute": once(lambda net: [net.hidden.weight.detach().clone(), net.out.bias.detach().clone()]),
     "deepcopy": once(lambda net: [*copy.deepcopy(net).parameters()]),
