@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..errors import CrossfadeError, RunError, UsageError
 from .files import writing
-from .metrics import NONFINITE, Row, encode, read_rows, scalar, truncate
+from .metrics import LAST, NONFINITE, Row, encode, read_rows, scalar, truncate
 from .progress import stderr_console
 from .rundir import RunDir
 
@@ -34,7 +34,6 @@ class Log:
     def __init__(self, run: RunDir, *, quiet: bool = False, tensorboard: bool = True):
         rows = read_rows(run.metrics_path)
         self._last: Row = rows[-1] if rows else {"step": 0, "env_steps": 0, "updates": 0, "wall": 0.0}
-        truncate(run.metrics_path, int(self._last["step"]))  # a line that was cut short must not be written on
         self._origin = time.perf_counter() - self._last["wall"]
         self._sinks: list[Sink] = [_Jsonl(run)]
         if not quiet:
@@ -75,6 +74,7 @@ class _Jsonl:
 
     def __init__(self, run: RunDir):
         self._path = run.metrics_path
+        truncate(self._path, LAST)  # a line that was cut short must not be written on
         with writing(self._path):
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
 

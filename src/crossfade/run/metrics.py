@@ -23,6 +23,7 @@ COUNTERS = ("step", "env_steps", "updates")
 REQUIRED = (*COUNTERS, "wall")
 NONFINITE = "nonfinite"
 NAMES = ("nan", "inf", "-inf")
+LAST = 2**63 - 1  # no step is larger
 
 Row = dict[str, int | float]
 
@@ -60,7 +61,7 @@ def decode(line: bytes, required: Iterable[str] = ("step",)) -> Row:
     for key, value in row.items():
         if key not in odd and not _is_finite(value):
             raise ValueError(f"{key} is no number: {str(value)[:40]}")
-        if key in COUNTERS and (key in odd or value != int(value) or not 0 <= value < 2**63):
+        if key in COUNTERS and (key in odd or value != int(value) or not 0 <= value <= LAST):
             raise ValueError(f"{key} is no count: {str(value)[:40]}")
     return row | {key: float(value) for key, value in odd.items()}
 
