@@ -12,6 +12,10 @@ class UsageError(CrossfadeError):
     """The caller asked for something that does not exist or does not fit (CLI exit code 2)."""
 
 
+class UserCodeError(CrossfadeError):
+    """Code that the user named could not be loaded, or failed while it made what was asked for."""
+
+
 class MappingError(CrossfadeError):
     """Parameters of the two sides could not be put in correspondence."""
 
@@ -37,7 +41,11 @@ class RunError(CrossfadeError):
 
 
 class RewardError(CrossfadeError):
-    """An object has a reward that is not a finite number above 0, or training left the finite numbers."""
+    """An object has a reward that is not a finite number above 0."""
+
+
+class NotFiniteError(CrossfadeError):
+    """Training left the finite numbers."""
 
 
 class DataError(CrossfadeError):

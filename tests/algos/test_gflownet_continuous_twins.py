@@ -13,19 +13,19 @@ from crossfade.algos.gflownet.continuous import (
     density_jax,
     density_torch,
     evaluation,
-    host,
     learner_jax,
     learner_torch,
     noise_jax,
     noise_numpy,
-    system_jax,
-    system_torch,
+    vectorized,
 )
 from crossfade.bridge.libraries import named_leaves
-from crossfade.envs.cube.params import CubeParams
-from crossfade.envs.torus.params import TorusParams
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.torus.params import TorusParams
 from crossfade.random import random_numpy as random
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.registry import find
+from crossfade.systems.gflownet import continuous_jax as system_jax, continuous_torch as system_torch
+from crossfade.trainers.making import make_trainer, precision
 
 KINDS = ("beta", "von_mises")
 WORLDS = {"cube": CubeParams(min_increment=0.25), "torus": TorusParams(n_turns=3, harmonics=2)}
@@ -152,7 +152,7 @@ def test_losses_and_gradients_are_the_same(world, backward, losses):
 def trained(config, updates):
     """Metrics and parameters after some updates in the config's mode."""
     with precision(config):
-        trainer = make_trainer("gflownet", config)
+        trainer = make_trainer(find("gflownet"), config)
         return trainer.run(0, updates), trainer.snapshot().parameters
 
 
@@ -185,14 +185,17 @@ def last_proposal(monkeypatch):
 
 
 def without_widths(monkeypatch):
-    right = host._options
-    monkeypatch.setattr(host, "_options", lambda moves: right(moves)._replace(log_width=np.zeros(moves.can_move.shape)))
+    right = vectorized._options
+    monkeypatch.setattr(
+        vectorized, "_options", lambda moves: right(moves)._replace(log_width=np.zeros(moves.can_move.shape))
+    )
 
 
 def certain_return(monkeypatch):
-    right = learner_torch._log_jump
-    wrong = lambda choice, options: right(choice, options._replace(can_move=torch.zeros_like(options.can_move)))
-    monkeypatch.setattr(learner_torch, "_log_jump", wrong)
+    right = learner_torch._log_choice
+    certain = lambda options: options._replace(can_move=torch.zeros_like(options.can_move))
+    wrong = lambda choice, options: (right(choice, options)[0], right(choice, certain(options))[1])
+    monkeypatch.setattr(learner_torch, "_log_choice", wrong)
 
 
 FAULTS = [

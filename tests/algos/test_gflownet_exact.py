@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from crossfade.algos.gflownet import exact_jax, exact_numpy
-from crossfade.algos.gflownet.noise_floor import jsd_floor, total_variation_floor
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.grid.grid_numpy import Grid
-from crossfade.envs.grid.params import GridParams
-from crossfade.envs.hypergrid.hypergrid_numpy import Hypergrid
-from crossfade.envs.hypergrid.params import HypergridParams
+from crossfade.algos.gflownet.evaluation import exact_jax, exact_numpy
+from crossfade.algos.gflownet.evaluation.noise_floor import jsd_floor, total_variation_floor
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.grid.grid_numpy import Grid
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid
+from crossfade.envs.dag.hypergrid.params import HypergridParams
 
 # n_dim, length, (r0, r1, r2), mode cells, Z, log Z
 HYPERGRIDS = [

@@ -3,10 +3,11 @@
 import jax.numpy as jnp
 import pytest
 
-from crossfade.algos.gflownet import full
+from crossfade.algos.gflownet import training_jax
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
-from crossfade.trainers.training import make_trainer
+from crossfade.registry import find
+from crossfade.trainers.making import make_trainer
 
 SMALL = ("hidden=64", "batch_size=32", "lr=0.003", "lr_gamma=0.3", "mode=jax_full")
 CORNERS = ("env=hypergrid", "env.length=8", "env.r0=1e-3")
@@ -17,7 +18,7 @@ DATA = ("data=all", "data_batch=16")
 
 
 def learned(steps: int, *words: str) -> dict[str, float]:
-    trainer = make_trainer("gflownet", apply(GFlowNetConfig(), (*SMALL, f"lr_period={steps * 2 // 5}", *words)))
+    trainer = make_trainer(find("gflownet"), apply(GFlowNetConfig(), (*SMALL, f"lr_period={steps * 2 // 5}", *words)))
     trainer.run(0, steps)
     return trainer.evaluate().metrics
 
@@ -36,13 +37,13 @@ def test_replay_alone_does_not_bias_what_is_learned(sampling):
 
 def test_ways_back_without_their_stop_are_noticed(monkeypatch):
     """A batch that is silently wrong still trains: the exact distance is what tells."""
-    right = full.joined
+    right = training_jax.concatenate
 
     def wrong(forward, back):
         last = jnp.sum(back.valid, 0, keepdims=True) - 1
         return right(forward, back._replace(valid=back.valid & (jnp.arange(len(back.valid))[:, None] != last)))
 
-    monkeypatch.setattr(full, "joined", wrong)
+    monkeypatch.setattr(training_jax, "concatenate", wrong)
     found = learned(1000, *CORNERS, *REPLAY, *DATA, "seed=1")  # another config, so that nothing compiled is used again
     assert not found["eval/tv"] < 0.02
 

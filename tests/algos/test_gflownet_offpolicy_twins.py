@@ -11,19 +11,22 @@ import numpy as np
 import pytest
 
 from crossfade import checkpoint
-from crossfade.algos.gflownet import losses_jax, losses_torch, noise_jax, noise_numpy, replay_jax, replay_numpy
+from crossfade.algos.gflownet import losses_jax, losses_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.system_jax import System as JaxSystem
-from crossfade.algos.gflownet.system_torch import System as TorchSystem
+from crossfade.algos.gflownet.sampling import noise_jax, noise_numpy, replay_jax, replay_numpy
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
-from crossfade.envs.hypergrid.params import HypergridParams
-from crossfade.envs.registry import make
+from crossfade.envs.dag.hypergrid.params import HypergridParams
+from crossfade.envs.dag.registry import make
 from crossfade.random import random_numpy as random
+from crossfade.registry import find
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
-from crossfade.trainers.trainer import Snapshot
-from crossfade.trainers.training import make_trainer, precision, train
+from crossfade.systems.gflownet.discrete_jax import System as JaxSystem
+from crossfade.systems.gflownet.discrete_torch import System as TorchSystem
+from crossfade.trainers.making import make_trainer, precision
+from crossfade.trainers.system import Snapshot
+from crossfade.trainers.training import train
 
 SMALL = ("hidden=8", "batch_size=6", "dtype=float64")
 GRID = ("env=hypergrid", "env.length=4")
@@ -40,7 +43,7 @@ FAULTY = (*CASES["weighted, shared"], "legacy_double_step=true", "clip_norm=0.5"
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):
     """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for"))
 
 
 def config(*words: str) -> GFlowNetConfig:
@@ -147,7 +150,7 @@ class Run(NamedTuple):
 def second_half(mode: str, words: tuple[str, ...], half: Snapshot) -> tuple[dict[str, np.ndarray], Snapshot]:
     settings = config(*GRID, *MIXED, *words, f"mode={mode}")
     with precision(settings):
-        trainer = make_trainer("gflownet", settings, half, 15)
+        trainer = make_trainer(find("gflownet"), settings, half, 15)
         return trainer.run(15, 15), trainer.snapshot()
 
 
@@ -155,7 +158,7 @@ def second_half(mode: str, words: tuple[str, ...], half: Snapshot) -> tuple[dict
 def whole(mode: str, words: tuple[str, ...]) -> Run:
     settings = config(*GRID, *MIXED, *words, f"mode={mode}")
     with precision(settings):
-        trainer = make_trainer("gflownet", settings)
+        trainer = make_trainer(find("gflownet"), settings)
         first, half = trainer.run(0, 15), trainer.snapshot()
         second = trainer.run(15, 15)
         metrics = {name: np.concatenate([first[name], second[name]]) for name in first}
@@ -163,7 +166,9 @@ def whole(mode: str, words: tuple[str, ...]) -> Run:
 
 
 def leaves(metrics: dict[str, np.ndarray], state: Snapshot) -> dict[str, np.ndarray]:
-    moments = {f"{slot} of {n}": a for n, slots in state.optimizer.moments.items() for slot, a in slots.items()}
+    moments = {
+        f"{slot} of {n}": a for n, slots in state.optimizers["policy"].moments.items() for slot, a in slots.items()
+    }
     return {**metrics, **state.parameters, **moments}
 
 
@@ -235,8 +240,8 @@ def test_a_checkpoint_holds_the_buffer(tmp_path):
     words = (*GRID, *MIXED, *FIXED, "steps=30", "chunk=15", "checkpoint_every=15", "log_every=15")
     settings = config(*words, "mode=torch_pure")
     with RunDir.create(tmp_path, "gflownet", settings.parts, 0, settings) as run:
-        train("gflownet", replace(settings, steps=15), run, quiet=True)
-        train("gflownet", replace(settings, mode="jax_full"), run, resume=True, quiet=True)
+        train(find("gflownet"), replace(settings, steps=15), run, quiet=True)
+        train(find("gflownet"), replace(settings, mode="jax_full"), run, resume=True, quiet=True)
     found, expected = checkpoint.load(run.checkpoints, side="numpy"), whole("torch", FIXED).end
     assert expected.buffer is not None and equal(found.replay["buffer"].values(), expected.buffer.values())
     assert largest_difference(expected.parameters, found.params) <= 1e-9

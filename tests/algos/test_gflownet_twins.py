@@ -9,8 +9,9 @@ from crossfade.algos.gflownet import losses_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
 from crossfade.parity import Verdict, check
-from crossfade.parity.cases.gflownet import gflownet
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.registry import find
+from crossfade.systems.gflownet.twin import gflownet
+from crossfade.trainers.making import make_trainer, precision
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
 SMALL_BITS = ("env=bits", "env.n_bits=8", "env.word_bits=2", "env.n_modes=3")
@@ -47,7 +48,7 @@ def trained(mode: str, words: tuple[str, ...], updates: int) -> dict[str, np.nda
     config = apply(GFlowNetConfig(), ("dtype=float64", "hidden=16", "batch_size=8", *words))
     config = replace(config, mode=mode)
     with precision(config):
-        trainer = make_trainer("gflownet", config)
+        trainer = make_trainer(find("gflownet"), config)
         metrics = trainer.run(0, updates)
         return {**metrics, **trainer.snapshot().parameters}
 

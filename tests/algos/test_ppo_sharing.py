@@ -12,13 +12,15 @@ import pytest
 from ppo_toy import DATA, WORLD, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import full, learner_jax, sharing
+from crossfade.algos.ppo import learner_jax, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
-from crossfade.algos.trading.config import TradingConfig
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
-from crossfade.trainers.training import make_trainer
+from crossfade.optim import sharing_jax as sharing
+from crossfade.registry import find
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.trainers.making import make_trainer
 
 TRADING = (
     "mode=jax_full",
@@ -83,7 +85,7 @@ BREAKS = {
         "part",
         lambda tree, devices, axis=0: _first(tree, devices, axis),
     ),
-    "statistics of one device alone": ("each", lambda tree, devices: [tree] * devices),
+    "statistics of one device alone": ("gather_list", lambda tree, devices: [tree] * devices),
 }
 
 
@@ -102,7 +104,7 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
 
 
 def test_trading_is_the_same_on_two_devices(x64):
-    alone, shared = (make_trainer("trading", apply(TradingConfig(), (*TRADING, f"devices={n}"))) for n in (1, 2))
+    alone, shared = (make_trainer(find("trading"), apply(TradingConfig(), (*TRADING, f"devices={n}"))) for n in (1, 2))
     for step in range(0, 6, 2):
         one, two = alone.run(step, 2), shared.run(step, 2)
         for name, column in one.items():
@@ -119,7 +121,7 @@ def test_trading_is_the_same_on_two_devices(x64):
 
 WRONG = {
     "mode=torch": (("mode=torch", "devices=2"), "expected 1 in mode=torch, got 2"),
-    "none": (("devices=0",), "devices: expected at least 1, got 0"),
+    "none": (("devices=0",), "devices: expected an integer from 1 to 2.31 - 1, got 0"),
     "uneven environments": (("n_envs=6", "devices=4"), "a divisor of n_envs = 6, got 4"),
     "uneven minibatches": (("n_envs=4", "n_steps=1", "minibatches=2", "devices=4"), "minibatches = 2, got 4"),
 }
@@ -133,7 +135,7 @@ def test_what_cannot_be_shared_is_refused(words, told):
 
 def test_more_devices_than_there_are_is_refused_with_the_remedy():
     with pytest.raises(UsageError, match="at most 4, .* got 8.*JAX_NUM_CPU_DEVICES=8"):
-        make_trainer("trading", apply(TradingConfig(), (*TRADING, "devices=8")))
+        make_trainer(find("trading"), apply(TradingConfig(), (*TRADING, "devices=8")))
 
 
 def test_a_run_of_its_own_makes_its_devices_and_is_resumed_exactly(tmp_path):

@@ -9,12 +9,12 @@ import torch
 from crossfade.algos.ppo import init
 from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_torch import ActorCritic
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_numpy as normalizer
 from crossfade.random import random_numpy as random
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_torch import System
 
 SMALL = ("n_envs=5", "n_steps=24", "hidden=8", "days=2", "eval_days=2", "env.window=3", "minibatches=2")
 

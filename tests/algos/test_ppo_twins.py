@@ -8,12 +8,13 @@ import torch
 
 from crossfade.algos.ppo import learner_jax, learner_torch, losses_torch
 from crossfade.algos.ppo.batch import Minibatch
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_jax import System as JaxSystem
-from crossfade.algos.trading.system_torch import System as TorchSystem
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
-from crossfade.trainers.training import make_trainer, precision
+from crossfade.registry import find
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_jax import System as JaxSystem
+from crossfade.systems.trading.system_torch import System as TorchSystem
+from crossfade.trainers.making import make_trainer, precision
 
 SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")
 SHORT = ("max_bars=7", "drawdown=300")  # episodes are cut off and accounts go bust within a rollout
@@ -123,12 +124,12 @@ def trained(mode: str, updates: int, *words: str, nudge: float = 0.0) -> tuple[d
     """Metrics, accounts at the end, and every action on the way where the host can see them."""
     chosen = config(*words, f"mode={mode}")
     with precision(chosen):
-        trainer, actions = make_trainer("trading", chosen), []
+        trainer, actions = make_trainer(find("trading"), chosen), []
         if nudge:
             start = trainer.snapshot()
             bias = start.parameters["actor.0.bias"] + np.array([nudge, 0, 0])
             parameters = {**start.parameters, "actor.0.bias": bias}
-            trainer = make_trainer("trading", chosen, start._replace(parameters=parameters, optimizer=None))
+            trainer = make_trainer(find("trading"), chosen, start._replace(parameters=parameters, optimizers={}))
         for method in ("collect", "collect_one_by_one"):
             if collect := getattr(trainer.system, method, None):
                 setattr(trainer.system, method, _listening(collect, actions))

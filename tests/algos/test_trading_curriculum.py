@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import world
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.curriculum import Curriculum
 from crossfade.config import apply, from_yaml, to_yaml
 from crossfade.errors import UsageError
-from crossfade.presets import PRESETS
+from crossfade.registry import find
+from crossfade.systems.trading import world
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.curriculum import Curriculum
 
 VALUES = [  # knots, progress, value
     ("0:2,1:1", 0.0, 2.0),
@@ -39,9 +39,9 @@ BAD = [
     ("drawdown=0:0", "above 0"),
     ("stop_atr=0:-1", "above 0"),
     ("stop_atr=0:nan", "above 0"),
-    ("commission=0:-0.1", "at least 0"),
-    ("commission=0:inf", "at most 10000"),
-    ("forced=0:70", "at least 0 and at most 1, got 70"),
+    ("commission=0:-0.1", "from 0 to 10,000, got -0.1"),
+    ("commission=0:inf", "from 0 to 10,000, got inf"),
+    ("forced=0:70", "a probability from 0 to 1, got 70"),
     ("forced=0.5:1,0.2:1", "in order, got \\[0.5, 0.2\\]"),
     ("forced=0:1,1.5:0", "progress from 0 to 1"),
     ("forced=nan:1", "progress from 0 to 1"),
@@ -60,7 +60,7 @@ WRONG = [("floor=0.34", "floor"), ("floor=-0.1", "floor"), ("forced=1.1", "force
 WRONG += [("commission=-1", "commission"), ("stop_cap=-1", "stop_cap"), ("liquidation=1e9", "liquidation")]
 WRONG += [
     ("drawdown=0", "drawdown"),
-    ("drawdown=1e7", "at most 1e"),
+    ("drawdown=1e7", "above 0 and at most 1,000,000, got 1"),
     ("stop_atr=nan", "above 0"),
     ("max_bars=1e10", "max_bars"),
 ]
@@ -74,7 +74,7 @@ def test_settings_that_mean_nothing_are_refused(words, message):
 
 
 def test_a_curriculum_is_read_back_from_yaml():
-    config = apply(TradingConfig(), PRESETS["trading"]["curriculum"])
+    config = apply(TradingConfig(), find("trading").presets["curriculum"])
     assert from_yaml(to_yaml(config), TradingConfig) == config != TradingConfig()
 
 
@@ -90,7 +90,9 @@ def published_phase_2(p: float) -> tuple[float, float]:
 
 
 def test_presets_are_the_published_schedules():
-    first, second = (apply(TradingConfig(), ["steps=200", *PRESETS["trading"][p]]) for p in ("curriculum", "phase2"))
+    first, second = (
+        apply(TradingConfig(), ["steps=200", *find("trading").presets[p]]) for p in ("curriculum", "phase2")
+    )
     assert second.params.n_actions == 6
     for update in range(201):
         p, one, two = update / 200, world.settings(first, update), world.settings(second, update)
@@ -106,14 +108,14 @@ def test_the_published_accounts_have_their_own_limits():
     limits = lambda found: (found.liquidation_cents, found.stop_cap_cents, found.lock_cents)
     ours, jax, pandas = (
         limits(world.settings(apply(TradingConfig(), words), 0))
-        for words in ((), PRESETS["trading"]["seed_jax"], PRESETS["trading"]["seed_pandas"])
+        for words in ((), find("trading").presets["seed_jax"], find("trading").presets["seed_pandas"])
     )
     assert ours == (0, 50_000, 10_000) and jax == (100_000, 50_000, 10_000)
     assert pandas == (0, world.UNLIMITED, world.UNLIMITED)
 
 
 def test_settings_keep_their_form_through_a_curriculum():
-    config = apply(TradingConfig(), ["steps=10", *PRESETS["trading"]["curriculum"], "curriculum.forced=0:1,1:0"])
+    config = apply(TradingConfig(), ["steps=10", *find("trading").presets["curriculum"], "curriculum.forced=0:1,1:0"])
     forms = {tuple((v.shape, v.dtype) for v in world.settings(config, update)) for update in range(12)}
     assert len(forms) == 1
     assert world.settings(config, 11) == world.settings(config, 10) != world.settings(config, 9)

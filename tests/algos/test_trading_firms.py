@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from crossfade.algos.trading.judging import firms
-from crossfade.algos.trading.judging.firms import Days, Firm
-from crossfade.algos.trading.judging.record import Record
 from crossfade.envs.trading.market import Market, Settings, State
 from crossfade.errors import UsageError
+from crossfade.systems.trading.judging import firms
+from crossfade.systems.trading.judging.firms import Days, Firm
+from crossfade.systems.trading.judging.record import Record
 
 COIN = np.array([[-1.0], [1.0]])  # two days: one loses a dollar, one gains one
 

@@ -9,11 +9,11 @@ import pytest
 from ppo_toy import parameters, small
 
 from crossfade.algos.ppo import learner_jax
-from crossfade.algos.trading.judging import record, record_jax
 from crossfade.envs.trading import build, synthetic, trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import Reason, TradingParams
 from crossfade.nn import normalizer_jax, normalizer_numpy
+from crossfade.systems.trading.judging import record, record_jax
 
 PARAMS = TradingParams(phase=2, window=3)
 CONFIG = small(dtype="float32", layers=1, hidden=8)

@@ -7,8 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from crossfade.algos.trading.judging import statistics
 from crossfade.random import random_numpy as random
+from crossfade.systems.trading.judging import statistics
 
 WORKED = np.array([100.0, -50.0, -100.0, 200.0, 0.0, -30.0])
 ROOT = math.sqrt(252)

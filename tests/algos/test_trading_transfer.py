@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from crossfade.algos.ppo import learner_jax, learner_torch
-from crossfade.algos.trading import transfer
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.algos.trading.system_torch import System
 from crossfade.config import apply
 from crossfade.errors import CheckpointError
 from crossfade.nn.normalizer_numpy import Statistics, normalize
+from crossfade.systems.trading import transfer
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_torch import System
 
 SIZES = (1, 7, 64, 1000)
 

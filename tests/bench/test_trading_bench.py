@@ -4,13 +4,13 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from crossfade.algos.ppo import host
-from crossfade.algos.trading.config import TradingConfig
-from crossfade.bench import trading
-from crossfade.bench.trading import FULL, LARGE, PANDAS, PROMISES, SETTINGS, SMALL, promises, show
-from crossfade.bench.trading_worker import JaxWorld, NumpyWorld, OneAccount, Task, draw_natively, old_world
+from crossfade.algos.ppo import rollout_numpy as host
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.random import random_numpy as random
+from crossfade.systems.trading import bench as trading
+from crossfade.systems.trading.bench import FULL, LARGE, PANDAS, PROMISES, SETTINGS, SMALL, promises, show
+from crossfade.systems.trading.bench_worker import JaxWorld, NumpyWorld, OneAccount, Task, draw_natively, old_world
+from crossfade.systems.trading.config import TradingConfig
 
 DAYS = 3
 

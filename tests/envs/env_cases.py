@@ -1,6 +1,6 @@
 """Small instances of every registered environment, for the tests that hold for all of them."""
 
-from crossfade.envs.registry import ENVS, make, params_class
+from crossfade.envs.dag.registry import ENVS, make, params_class
 
 WORDS = {
     "grid": [

@@ -6,10 +6,10 @@ from math import lgamma, log, pi
 import numpy as np
 import pytest
 
-from crossfade.envs.bayesnet import dags, scores
-from crossfade.envs.bayesnet.params import BayesNetParams
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.registry import make
+from crossfade.envs.dag.bayesnet import dags, scores
+from crossfade.envs.dag.bayesnet.params import BayesNetParams
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
 from crossfade.errors import UsageError
 
 
@@ -126,5 +126,5 @@ def test_data_can_be_the_users(tmp_path):
         BayesNetParams(n_nodes=3, file=str(tmp_path / "nan.csv"))
     with pytest.raises(UsageError, match="no data file"):
         BayesNetParams(file=str(tmp_path / "none.csv"))
-    with pytest.raises(UsageError, match="n_nodes must be at most 12"):
+    with pytest.raises(UsageError, match="n_nodes: expected an integer from 2 to 12"):
         BayesNetParams(n_nodes=13)

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from crossfade.envs import continuous_jax, continuous_numpy
-from crossfade.envs.cube.params import CubeParams
-from crossfade.envs.registry import make
-from crossfade.envs.torus.params import TorusParams
+from crossfade.envs.dag import continuous_jax, continuous_numpy
+from crossfade.envs.dag.cube.params import CubeParams
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.torus.params import TorusParams
 from crossfade.errors import UsageError
 
 CASES = [CubeParams(), CubeParams(n_dim=3, min_increment=0.25), TorusParams(), TorusParams(n_dim=3, n_turns=3, alpha=2)]
@@ -146,9 +146,9 @@ def test_cube_rules():
 
 
 def test_bad_params_are_refused():
-    with pytest.raises(UsageError, match="min_increment must be below 1"):
+    with pytest.raises(UsageError, match="min_increment: expected a finite number of at least 0.0001 and below 1"):
         CubeParams(min_increment=1.0)
-    with pytest.raises(UsageError, match="floor must be a finite number above 0"):
+    with pytest.raises(UsageError, match="floor: expected a finite number above 0"):
         TorusParams(floor=0.0)
 
 

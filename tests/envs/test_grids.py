@@ -6,13 +6,13 @@ from math import prod
 import numpy as np
 import pytest
 
-from crossfade.algos.gflownet import exact_numpy
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.grid.grid_numpy import Grid
-from crossfade.envs.grid.params import GridParams
-from crossfade.envs.grid.view import ascii_picture, pairs, plane, sampled_plane
-from crossfade.envs.hypergrid.hypergrid_numpy import Hypergrid
-from crossfade.envs.hypergrid.params import HypergridParams
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.grid.grid_numpy import Grid
+from crossfade.envs.dag.grid.params import GridParams
+from crossfade.envs.dag.grid.view import ascii_picture, pairs, plane, sampled_plane
+from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid
+from crossfade.envs.dag.hypergrid.params import HypergridParams
 
 
 def test_grid_actions_are_in_upstream_order():

@@ -13,9 +13,9 @@ import pytest
 from crossfade import config as settings
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.cli import main
-from crossfade.envs import conformance
-from crossfade.envs.params import Params
-from crossfade.envs.registry import make, params_class
+from crossfade.envs.dag import conformance
+from crossfade.envs.dag.params import Params
+from crossfade.envs.dag.registry import make, params_class
 from crossfade.errors import UsageError
 
 FOLDER = Path(__file__).parent.parent.parent / "examples" / "own_environment"

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from crossfade.envs.phylo.alignment import simulate
-from crossfade.envs.phylo.params import COUNT, PhyloParams
-from crossfade.envs.registry import make
+from crossfade.envs.dag.phylo.alignment import simulate
+from crossfade.envs.dag.phylo.params import COUNT, PhyloParams
+from crossfade.envs.dag.registry import make
 from crossfade.errors import UsageError
 
 
@@ -90,5 +90,5 @@ def test_an_alignment_can_be_the_users(tmp_path):
             PhyloParams(n_species=2, file=str(path))
     with pytest.raises(UsageError, match="no alignment file"):
         PhyloParams(file=str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="mutation must be a probability"):
+    with pytest.raises(UsageError, match="mutation: expected a probability"):
         PhyloParams(mutation=1.5)

@@ -6,15 +6,15 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from crossfade.algos.trading import learnability, world
-from crossfade.algos.trading.judging import record
-from crossfade.algos.trading.learnability import CONFIG, Learned
 from crossfade.cli import main
 from crossfade.envs.trading import audits, build, synthetic
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import RULES, Action, Rules, TradingParams
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
+from crossfade.systems.trading import learnability_jax as learnability, world
+from crossfade.systems.trading.judging import record
+from crossfade.systems.trading.learnability_jax import CONFIG, Learned
 
 SHORT = replace(CONFIG, steps=16)
 

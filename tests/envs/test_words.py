@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from crossfade.envs.enumeration import enumerate_states
-from crossfade.envs.registry import make
-from crossfade.envs.words.params import BLOCKS, BitSequenceParams, IsingParams, SequenceParams
+from crossfade.envs.dag.enumeration import enumerate_states
+from crossfade.envs.dag.registry import make
+from crossfade.envs.dag.words.params import BLOCKS, BitSequenceParams, IsingParams, SequenceParams
 from crossfade.errors import UsageError
 
 
@@ -60,7 +60,7 @@ def test_synthetic_landscape_spans_floor_to_scale():
 
 
 def test_synthetic_landscape_adds_fields_and_couplings():
-    from crossfade.envs.words import landscape
+    from crossfade.envs.dag.words import landscape
 
     y = landscape.synthetic(3, 2, 0.0, 0).reshape(2, 2, 2)  # without couplings the letters add up
     np.testing.assert_allclose(y[1, 1, 1] - y[0, 1, 1], y[1, 0, 0] - y[0, 0, 0], atol=1e-12)
@@ -117,7 +117,7 @@ def test_other_bad_landscapes_are_refused(tmp_path):
     np.savez(tmp_path / "y.npz", letters=[1])
     np.savez(tmp_path / "z.npz", sequence=np.zeros((8, 2), int), value=np.zeros(8))
     for file, message in [
-        ("none.csv", "no landscape file"),
+        ("none.csv", "found none"),
         ("y.txt", "ends with .csv or .npz"),
         ("y.npz", "expected arrays `sequence` and `value`"),
         ("z.npz", r"of shape \(rows, 3\)"),

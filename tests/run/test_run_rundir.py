@@ -25,13 +25,14 @@ def create(root, **options):
 
 
 def test_a_run_has_its_name_and_its_files(tmp_path):
-    with create(tmp_path, meta={"device": "cpu"}) as run:
+    with create(tmp_path) as run:
+        run.annotate({"device": "cpu"})
         assert re.fullmatch(r"tb-grid-torch-s3-\d{8}-\d{6}", run.path.name) and run.path.parent.name == "toy"
         assert run.read_config(Settings) == Settings(steps=7)
         names = {path.name for path in run.path.iterdir()}
         assert names == {"config.yaml", "meta.json", "metrics.jsonl", "checkpoints", "eval", "plots", "lock"}
         session = run.meta["sessions"][0]
-        assert session["cores"] > 0 and session["versions"]["numpy"] and session["device"] == "cpu"
+        assert session["cores"] > 0 and session["versions"]["numpy"] and session["notes"] == {"device": "cpu"}
         assert run.result is None
         run.finish(7, {"tv": 0.1, "gap": math.inf})
         assert run.result == {"step": 7, "tv": 0.1, "gap": math.inf}
@@ -79,10 +80,9 @@ def test_resume_drops_later_rows_and_the_done_mark(tmp_path):
             for step in (10, 20, 30):
                 log(step, {"a": step})
         run.finish(30)
-        run.resume(20, meta={"mode": "jax_full"})
+        run.resume(20, config=Settings(mode="jax_full"))
         assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20] and run.result is None
-        assert run.meta["sessions"][1]["resumed_at"] == 20 and run.meta["sessions"][1]["mode"] == "jax_full"
-        run.save_config(Settings(mode="jax_full"))
+        assert run.meta["sessions"][1]["resumed_at"] == 20
         assert run.read_config(Settings).mode == "jax_full"
 
 

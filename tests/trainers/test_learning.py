@@ -8,8 +8,9 @@ import pytest
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
+from crossfade.registry import find
 from crossfade.run.settings import MODES
-from crossfade.trainers.training import make_trainer
+from crossfade.trainers.making import make_trainer
 
 LOSSES = [
     "tb",
@@ -23,7 +24,7 @@ WORLDS = [("env=hypergrid", "env.length=8", "env.r0=1e-3"), ("env=grid", "env.le
 def test_a_loss_learns_the_target(loss, world):
     backward = "uniform" if loss == "fm" else "shared"
     words = (*world, f"loss={loss}", f"backward={backward}", "lr_period=2000", "lr_gamma=0.3", "mode=jax_full")
-    trainer = make_trainer("gflownet", apply(GFlowNetConfig(), words))
+    trainer = make_trainer(find("gflownet"), apply(GFlowNetConfig(), words))
     trainer.run(0, 5000)
     found = trainer.evaluate().metrics
     assert found["eval/tv"] < 0.02

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import jax
 import pytest
 
-from crossfade.algos.trading import world
-from crossfade.algos.trading.config import TradingConfig
 from crossfade.config import apply
-from crossfade.presets import PRESETS
-from crossfade.trainers.training import make_trainer
+from crossfade.registry import find
+from crossfade.systems.trading import world
+from crossfade.systems.trading.config import TradingConfig
+from crossfade.trainers.making import make_trainer
 
 SMALL = (
     "mode=jax_full",
@@ -46,10 +46,10 @@ def compilations() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_whole_curriculum_compiles_one_program_of_each_function(devices):
-    chosen = apply(TradingConfig(), (*PRESETS["trading"]["phase2"], *SMALL, f"devices={devices}"))
+    chosen = apply(TradingConfig(), (*find("trading").presets["phase2"], *SMALL, f"devices={devices}"))
     course = [world.settings(chosen, update) for update in range(chosen.steps)]
     assert all(len({int(getattr(settings, name)) for settings in course}) > 2 for name in MOVING)
-    trainer = make_trainer("trading", chosen)
+    trainer = make_trainer(find("trading"), chosen)
     with compilations() as first:
         trainer.run(0, 2)
     with compilations() as later:

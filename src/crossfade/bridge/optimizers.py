@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..errors import UsageError
 from .mapping import Mapping
 from .optimizers_optax import OptaxOptimizer, build_optax, read_optax, write_optax
-from .optimizers_torch import OptimizerState, Parameters, by_name, read_torch, write_torch
+from .optimizers_torch import OptimizerState, Parameters, advance, by_name, read_torch, write_torch
 from .rates import read_rates, with_learning_rate
-from .schedules import advance, clock, to_schedule
+from .schedules import clock, to_schedule
 
 __all__ = [
     "OptaxOptimizer",

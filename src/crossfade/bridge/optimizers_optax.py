@@ -11,13 +11,14 @@ import optax
 from jaxtyping import PyTree
 
 from ..errors import MappingError, NoCounterpart, UsageError, nearest
+from ..optim.clipping_jax import clip_by_global_norm
+from ..optim.state import OptimizerState, slots
 from .libraries import leaf_names, named_leaves
 from .mapping import Entry, Mapping
-from .optimizers_torch import OptimizerState, slots
 from .rates import RatesState, after_updates, read_rates, scale_by_rates
 from .skipping import SkippingState, WatchingState, skipping_zeros, watching
 from .transfer import numpy_to_jax
-from .transforms import SLOTS, clip_by_global_norm, direction, map_slots, read_slots
+from .transforms import SLOTS, direction, map_slots, read_slots
 
 
 class OptaxOptimizer(NamedTuple):

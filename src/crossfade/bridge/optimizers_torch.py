@@ -1,77 +1,18 @@
 """torch optimisers as plain data: `OptimizerState`, read from a torch optimiser and written into one."""
 
 from collections.abc import Iterable, Mapping as Named
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import NoCounterpart, TransferError, UsageError
-from .transfer import numpy_to_tensor, tensor_to_numpy
+from ..optim.state import HYPERPARAMETERS, OptimizerState, slots
+from .transfer_torch import numpy_to_tensor, tensor_to_numpy
 
 Parameters = nn.Module | Named[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
-
-HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
-    "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
-    "Adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
-    "AdamW": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
-    "RMSprop": ("lr", "alpha", "eps", "momentum", "centered", "weight_decay", "maximize"),
-    "Adagrad": ("lr", "lr_decay", "eps", "initial_accumulator_value", "weight_decay", "maximize"),
-}
-
-
-def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
-    """The moments torch keeps for each parameter of a group, `step` apart."""
-    match kind:
-        case "SGD":
-            return ("momentum_buffer",) if group["momentum"] else ()
-        case "Adam" | "AdamW":
-            return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
-        case "RMSprop":
-            momentum = ("momentum_buffer",) if group["momentum"] else ()
-            return ("square_avg", *momentum) + (("grad_avg",) if group["centered"] else ())
-        case "Adagrad":
-            return ("sum",)
-        case _:
-            raise NoCounterpart(f"expected one of {', '.join(HYPERPARAMETERS)}, got {kind!r}.")
-
-
-@dataclass(frozen=True)
-class OptimizerState:
-    """A torch optimiser as plain data: hyper-parameters by group and moments by parameter.
-
-    Each group has its hyper-parameters as JSON values, `names` of its parameters, and which of these are `frozen`
-    (`requires_grad=False`, skipped by torch). Moments are complete: before the first step they are zero and `step` is
-    0. SGD gets a `step` too, which torch does not keep: 1 stands for "momentum has begun" when no one has counted.
-    """
-
-    kind: str  # "SGD", "Adam", "AdamW", "RMSprop" or "Adagrad"
-    groups: tuple[dict[str, Any], ...]
-    moments: dict[str, dict[str, np.ndarray]]  # torch name -> slot -> array; `step` is 0-d
-
-    @property
-    def trained(self) -> dict[str, int]:
-        """Every parameter that moves, with the index of its group."""
-        return {n: i for i, group in enumerate(self.groups) for n in group["names"] if n not in group["frozen"]}
-
-    @property
-    def steps(self) -> dict[str, int]:
-        """The updates each moving parameter has had. torch's SGD counts none and shows only whether momentum began."""
-        return {name: int(self.moments[name]["step"]) for name in self.trained}
-
-    @property
-    def step(self) -> int:
-        """The updates the optimiser has made: the most that any parameter has had."""
-        return max(self.steps.values(), default=0)
-
-    @property
-    def behind(self) -> set[str]:
-        """Moving parameters that torch has skipped at some updates, for want of a gradient: their count tells."""
-        counted = [n for n, i in self.trained.items() if self.kind != "SGD" or self.groups[i]["momentum"]]
-        steps, most = self.steps, self.step
-        return {name for name in counted if steps[name] < most}
 
 
 def read_torch(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -> OptimizerState:
@@ -109,6 +50,14 @@ def write_torch(state: OptimizerState, optimizer: torch.optim.Optimizer, named_p
             if kept := _torch_slots(state, group, name, parameter):
                 record["state"][index] = kept
     optimizer.load_state_dict(record)
+
+
+def advance(scheduler: LRScheduler, epochs: int) -> None:
+    """Steps a torch scheduler over `epochs` scheduler steps whose updates were made elsewhere."""
+    if epochs:
+        vars(scheduler.optimizer)["_opt_called"] = True  # else torch warns that the scheduler runs ahead
+    for _ in range(epochs):
+        scheduler.step()
 
 
 def _kind(optimizer: torch.optim.Optimizer) -> str:

@@ -17,6 +17,7 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import NoCounterpart, UsageError
+from .optimizers_torch import advance
 
 Formula = Callable[[Any, Any], Any]  # (epoch, numpy or jax.numpy) -> learning rate
 
@@ -50,14 +51,6 @@ def clock(scheduler: LRScheduler, every: int, phase: int) -> int:
             f"{phase}. The phase is the number of updates made since the scheduler was last stepped."
         )
     return scheduler.last_epoch * every + phase
-
-
-def advance(scheduler: LRScheduler, epochs: int) -> None:
-    """Steps a torch scheduler over `epochs` scheduler steps whose updates were made elsewhere."""
-    if epochs:
-        vars(scheduler.optimizer)["_opt_called"] = True  # else torch warns that the scheduler runs ahead
-    for _ in range(epochs):
-        scheduler.step()
 
 
 def _formulas(scheduler: LRScheduler, horizon: int | None) -> list[Formula]:

@@ -27,10 +27,11 @@ from jax.extend.core import Literal
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import NoCounterpart, UsageError
+from ..optim.clipping_jax import clip_by_global_norm
 from .libraries import JaxModel, open_model
 from .mapping import Mapping
 from .optimizers_torch import OptimizerState
-from .transforms import clip_by_global_norm, map_slots, read_slots, transformation
+from .transforms import map_slots, read_slots, transformation
 
 Named = dict[str, Any]  # arrays by name
 State = tuple[tuple[Any, Named], ...]  # of each group: the flat parameters, and the flat moments by torch slot

@@ -48,17 +48,6 @@ def direction(kind: str, group: dict[str, Any]) -> list[optax.GradientTransforma
     return links
 
 
-def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
-    """`torch.nn.utils.clip_grad_norm_`: optax's clip has no 1e-6 beside the norm."""
-
-    def update(updates, state, params=None):
-        norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(updates)))
-        factor = jnp.minimum(1.0, max_norm / (norm + 1e-6))
-        return jax.tree.map(lambda g: g * factor.astype(g.dtype), updates), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
 class DampenedTraceState(NamedTuple):
     """Momentum, and whether it has begun."""
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .bundle import Bundle as Bundle, load as load, save as save
     from .folder import latest as latest, list_bundles as list_bundles
     from .formats import (
+        FORMATS as FORMATS,
         convert as convert,
         export_npz as export_npz,
         export_orbax as export_orbax,
@@ -26,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "Bundle": "bundle",
+        "FORMATS": "formats",
         "convert": "formats",
         "export_npz": "formats",
         "export_orbax": "formats",

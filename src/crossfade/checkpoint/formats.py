@@ -58,7 +58,8 @@ def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
         inner = [k for k, v in found.items() if isinstance(v, Named)] if isinstance(found, Named) else []
         raise CheckpointError(
             f"{path}: expected a state dict of tensors only, got {_kinds(found)}."
-            + (f" Pass entry= one of {inner}." if inner else " Save `module.state_dict()`.")
+            + (f" Choose one of its entries: --entry {inner[0]}" if inner else " Save `module.state_dict()`")
+            + (f" (in Python entry={inner[0]!r}); there are {', '.join(map(str, inner))}." if inner else ".")
         )
     return {name: to_numpy(tensor, name) for name, tensor in named_arrays(found, None, str(path)).items()}
 
@@ -190,10 +191,10 @@ _EXPORTERS: dict[str, tuple[str, Callable[[Named, PathLike], Path]]] = {
     "npz": (".npz", export_npz),
     "orbax": (".orbax", export_orbax),
 }
-TARGETS = (*_EXPORTERS, "bundle")
+FORMATS = (*_EXPORTERS, "bundle")
 
 
-def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
+def convert(source: PathLike, to: str, out: PathLike | None = None, entry: str | None = None) -> Path:
     """Writes the weights of any known file or folder in another format, and returns where.
 
     `source`: a bundle, a folder of bundles (its latest), a torch state dict, a safetensors or `.npz` file or an orbax
@@ -204,18 +205,25 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
                                           otherwise the same as safetensors
         bundle                            a folder with one bundle of step 0
 
+    `entry` names the state dict in a torch file that holds several things, such as one with an optimiser in it.
+
     Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
     replay) is named in a warning.
     """
-    if to not in TARGETS:
-        raise UsageError(f"expected one of {', '.join(TARGETS)}, got {to!r}.{nearest(to, TARGETS)}")
+    if to not in FORMATS:
+        raise UsageError(f"expected one of {', '.join(FORMATS)}, got {to!r}.{nearest(to, FORMATS)}")
     source = as_path(source)
     suffix, export = _EXPORTERS.get(to, (".bundles", None))
     kind = recognise(source)
-    out = _beside(source, suffix) if out is None else as_path(out)
-    if kind == to:
+    if entry is not None and kind != "torch":
+        raise UsageError(f"{source}: expected a torch file to take entry {entry!r} from, got a {kind}; leave it out.")
+    chosen = "" if entry is None else f".{entry.replace(os.sep, '_')}"
+    out = _beside(source, chosen + suffix) if out is None else as_path(out)
+    if kind == to and entry is None:
         raise UsageError(f"{source}: expected something to convert, got a {to} already; copy it instead.")
-    if kind != "bundle":
+    if kind == "torch":
+        arrays = import_torch(source, entry)
+    elif kind != "bundle":
         arrays = _IMPORTERS[kind](source)
     else:
         loaded = bundle.load(source, side="numpy")
@@ -236,7 +244,6 @@ def _beside(source: Path, suffix: str) -> Path:
 
 
 _IMPORTERS: dict[str, Callable[[Path], Arrays]] = {
-    "torch": import_torch,
     "safetensors": import_safetensors,
     "npz": import_npz,
     "orbax": import_orbax,

@@ -4,7 +4,9 @@ import sys
 from typing import Any
 
 from ..errors import CheckpointError, UsageError
+from ..optim.state import OptimizerState
 from . import tree
+from .optimizer_check import check_groups, check_moments
 from .sides import to_numpy
 from .weights import Arrays, is_module
 
@@ -12,8 +14,11 @@ from .weights import Arrays, is_module
 def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
     """The neutral `OptimizerState` of a torch optimiser, an optax state or an `OptimizerState`; None of None.
 
-    `like` is the torch optimiser that an optax state continues, or its `OptimizerState`.
+    `like` is the torch optimiser that an optax state continues, or its `OptimizerState`. Several optimisers come as a
+    dict of `OptimizerState` by name.
     """
+    if isinstance(optimizer, dict) and optimizer and all(map(_is_neutral, optimizer.values())):
+        return optimizer
     if optimizer is None or _is_neutral(optimizer):
         return optimizer
     if _is_torch_optimizer(optimizer):
@@ -24,7 +29,7 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
             )
         from ..bridge.optimizers import read_torch
 
-        return read_torch(optimizer, params)
+        return read_torch(optimizer, params)  # pyright: ignore[reportArgumentType]
     if mapping is None or not (_is_neutral(like) or _is_torch_optimizer(like)):
         raise UsageError(
             f"expected an OptimizerState or a torch optimiser, or an optax state together with mapping= and "
@@ -54,7 +59,9 @@ def _is_torch_optimizer(value: Any) -> bool:
 
 
 def pack(state: Any, arrays: Arrays) -> dict[str, Any]:
-    """The manifest's part of `state`; its moments are added to `arrays`."""
+    """The manifest's part of `state`, or of several by name; its moments are added to `arrays`."""
+    if isinstance(state, dict):
+        return {"several": {name: pack(one, arrays) for name, one in state.items()}}
     for name, slots in state.moments.items():
         for slot, value in slots.items():
             if (stored := f"{name}.{slot}") in arrays:
@@ -68,19 +75,18 @@ def pack(state: Any, arrays: Arrays) -> dict[str, Any]:
 
 
 def unpack(record: dict[str, Any] | None, arrays: Arrays, weights: Arrays, label: str) -> Any:
-    """The `OptimizerState` that `pack` took apart, for parameters of the shapes of `weights`."""
+    """The `OptimizerState` that `pack` took apart, or several by name, for parameters of the shapes of `weights`."""
     if record is None:
         return None
     match record:
+        case {"several": dict(several), **rest} if not rest:
+            return {name: unpack(one, arrays, weights, f"{label}: {name!r}") for name, one in several.items()}
         case {"kind": str(kind), "groups": [*_] as groups, "moments": dict(moments)}:
             try:
                 found = {n: {slot: arrays[f"{n}.{slot}"] for slot in slots} for n, slots in moments.items()}
             except (KeyError, TypeError) as error:
                 raise CheckpointError(f"{label}: expected every optimiser moment listed, got {error!r}.") from error
             groups = tree.decode(groups, f"{label}: optimizer groups", arrays.__getitem__)
-            from ..bridge.optimizers import OptimizerState
-            from .optimizer_check import check_groups, check_moments
-
             check_groups(kind, groups, f"{label}: optimizer")
             check_moments(kind, groups, found, weights, f"{label}: optimizer")
             return OptimizerState(kind=kind, groups=tuple(groups), moments=found)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bridge.optimizers_torch import HYPERPARAMETERS, slots
 from ..errors import CheckpointError
+from ..optim.state import HYPERPARAMETERS, slots
 from .manifest import LAST_STEP, shortened
 from .weights import Arrays
 

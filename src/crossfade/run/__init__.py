@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy
 
 if TYPE_CHECKING:
-    from . import page as page, plots as plots
+    from . import page as page, plots as plots, trials as trials
     from .log import Log as Log
     from .loop import run_chunks as run_chunks
     from .metrics import read_metrics as read_metrics

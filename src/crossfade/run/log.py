@@ -31,10 +31,11 @@ class Log:
     a resumed run's rows differ from an uninterrupted one's in those and in `wall` alone.
     """
 
-    def __init__(self, run: RunDir, *, quiet: bool = False, tensorboard: bool = True):
+    def __init__(self, run: RunDir, *, since: float | None = None, quiet: bool = False, tensorboard: bool = True):
+        """`since` is the `time.perf_counter()` at which the run began to run, by default now."""
         rows = read_rows(run.metrics_path)
         self._last: Row = rows[-1] if rows else {"step": 0, "env_steps": 0, "updates": 0, "wall": 0.0}
-        self._origin = time.perf_counter() - self._last["wall"]
+        self._origin = (time.perf_counter() if since is None else since) - self._last["wall"]
         self._sinks: list[Sink] = [_Jsonl(run)]
         if not quiet:
             self._sinks.append(_Console())

@@ -67,15 +67,16 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, root: Path | str, system: str, parts: Sequence[str], seed: int, config: Any, *, meta: Any = None
+        cls, root: Path | str, system: str, parts: Sequence[str], seed: int, config: Any, *, place: str = ""
     ) -> "RunDir":
-        """A new folder under `root`; `parts` are algorithm, environment and mode, `meta` more facts for meta.json."""
+        """A new folder under `root`; `parts` are algorithm, environment and mode, `place` that of a system's record if
+        the name alone does not find it."""
         for part in (system, *parts):
             if not re.fullmatch(r"[\w.+-]+", part) or part.startswith("."):
                 raise UsageError(f"expected a name of letters, digits and _ . + - for a run's folder, got {part!r}.")
         name = "-".join((*parts, f"s{seed}", datetime.now().strftime("%Y%m%d-%H%M%S")))
         text = to_yaml(config)
-        facts = {"system": system, "seed": seed, "sessions": [provenance.session() | (meta or {})]}
+        facts = {"system": system, "place": place, "seed": seed, "sessions": [provenance.session()]}
         run = cls(_new_folder(Path(root) / system, name))
         try:
             run._take_lock()
@@ -119,7 +120,7 @@ class RunDir:
         metrics.read_rows(self.metrics_path)
         _ = self.meta, self.result
 
-    def resume(self, step: int, *, config: Any = None, meta: Any = None) -> None:
+    def resume(self, step: int, *, config: Any = None) -> None:
         """Goes back to `step`: rows logged after it are dropped, to be logged again. Use before making a Log.
 
         `config` replaces the one in the folder. Everything is checked before anything is changed, and a run that is
@@ -127,7 +128,7 @@ class RunDir:
         """
         self.check_resume(step)
         facts, result = self.meta, self.result
-        facts["sessions"].append(provenance.session() | {"resumed_at": step} | (meta or {}))
+        facts["sessions"].append(provenance.session() | {"resumed_at": step})
         text = None if config is None else to_yaml(config)
         if result is not None:
             with writing(self.done_path):
@@ -137,10 +138,12 @@ class RunDir:
             write_text(self.config_path, text)
         metrics.truncate(self.metrics_path, step)
 
-    def save_config(self, config: Any) -> None:
-        """Also on resume, when a setting such as the mode has changed."""
+    def annotate(self, notes: Mapping[str, str]) -> None:
+        """Adds notes that readers of the run's figures must see to the session under way."""
         self._need_lock()
-        write_text(self.config_path, to_yaml(config))
+        facts = self.meta
+        facts["sessions"][-1].setdefault("notes", {}).update(notes)
+        write_json(self.meta_path, facts)
 
     def read_config(self, cls: type[Config]) -> Config:
         return from_yaml(read_text(self.config_path, "the settings of a run"), cls, source=str(self.config_path))
@@ -156,6 +159,11 @@ class RunDir:
         if problem := _problem(facts):
             raise RunError(f"{self.meta_path}: expected the circumstances of a run, got {problem}. {ADVICE}")
         return facts
+
+    @property
+    def system(self) -> str:
+        """The system's name, or the place of its record."""
+        return self.meta.get("place") or self.meta["system"]
 
     @property
     def result(self) -> metrics.Row | None:

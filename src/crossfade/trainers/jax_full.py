@@ -1,4 +1,4 @@
-"""Mode `jax_full`: environment, policy, learner and loop in one compiled program per chunk."""
+"""Mode `jax_full`: environments, policy, learner and loop in one compiled program per chunk."""
 
 import jax
 import numpy as np
@@ -11,7 +11,9 @@ class JaxFullTrainer(JaxPolicyTrainer):
 
     def run(self, step: int, n: int) -> dict[str, np.ndarray]:
         with self.clock("all"):
-            self.policy, self.opt_state, self.buffer, metrics = self.system.train(
-                self.policy, self.tx, self.opt_state, self.buffer, step, n
+            self.policy, self.opt_states, self.buffer, metrics = self.system.train(
+                self.policy, self.optimizers, self.opt_states, self.buffer, step, n
             )
-            return jax.device_get(metrics)
+            metrics = jax.device_get(metrics)
+        self.step = step + n
+        return dict(metrics)

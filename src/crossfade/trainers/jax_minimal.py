@@ -1,40 +1,53 @@
 """Mode `jax_minimal`: torch samples, JAX learns; parameters are synced back by `bridge.Step`."""
 
+from functools import partial
 from typing import Any
 
 from ..bridge import Mapping, Step
-from ..bridge.schedules import advance
+from ..errors import UsageError
+from .system import Info, JaxSystem, Snapshot, TorchSystem
 from .torch_loop import TorchTrainer
-from .trainer import Snapshot
 
 
 class JaxMinimalTrainer(TorchTrainer):
-    """Vectorised NumPy environment, torch policy; gradient and optimiser in one compiled JAX program."""
+    """Vectorised NumPy environments, torch policy; each optimiser's gradient step is one compiled JAX program."""
 
-    def __init__(self, system: Any, jax_system: Any, snapshot: Snapshot, step: int):
+    def __init__(self, system: TorchSystem[Any, Any], jax_system: JaxSystem[Any, Any], snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
         mapping = Mapping.by_name(self.policy, jax_system.make_policy(snapshot.parameters))
-        self.step = Step(
-            self.policy,
-            self.optimizer[0],
-            jax_system.loss,
-            mapping,
-            torch_loss=system.loss,
-            clip_norm=system.config.clip_norm,
-        )
+        ours, theirs = system.objectives(), jax_system.objectives()
+        if not set(self.optimizers) == set(ours) == set(theirs):
+            raise UsageError(
+                f"expected one loss for each optimiser ({', '.join(self.optimizers)}) in both halves, got "
+                f"{', '.join(ours)} in torch and {', '.join(theirs)} in JAX."
+            )
+        self.steps = {
+            name: Step(
+                self.policy,
+                made.optimizer,
+                theirs[name].loss,
+                mapping,
+                torch_loss=ours[name].loss,
+                clip_norm=ours[name].clip_norm,
+            )
+            for name, made in self.optimizers.items()
+        }
 
-    def iterate(self, step: int) -> dict[str, Any]:
-        with self.clock("sync"):
-            self.step.sync()
+    def iterate(self, step: int) -> Info:
         with self.clock("sample"):
             batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
-            info = self.system.learn(self.optimizer, batch, lambda minibatch: self.step(minibatch)[1])
-        if self.optimizer[1] is not None:
-            advance(self.optimizer[1], 1)
-        return info
+            learn = {name: partial(self._learn, name) for name in self.steps}
+            return self.system.learn(self.policy, self.optimizers, batch, learn)
 
     def snapshot(self) -> Snapshot:
-        self.step.sync()
-        self.optimizer[0].state_dict()  # asking for it makes the step write the moments it holds into the optimiser
+        for made in self.optimizers.values():
+            made.optimizer.state_dict()  # asking for it makes the step write the moments it holds into the optimiser
         return super().snapshot()
+
+    def _learn(self, name: str, minibatch: Any) -> Info:
+        """One gradient step; other steps and the system itself read what it has moved."""
+        _, info = self.steps[name](minibatch)
+        self.steps[name].sync()
+        self.counters[name].count += 1
+        return info

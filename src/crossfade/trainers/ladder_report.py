@@ -4,35 +4,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..parity.verdict import Comparison
-from ..registry import MODES
+from ..registry import MODES, Measure, System
 from ..run import Section, write_report
 from ..run.page import Cell, figure, paragraph, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
+from ..verdict import Comparison
 from .ladder import Rung
 
-MEASURES = (
-    "eval/tv",
-    "eval/gap",
-    "eval/log_z_error",
-    "eval/daily",
-    "eval/daily_se",
-    "eval/random",
-    "eval/long",
-    "eval/short",
-)
 PARTS = ("sample", "convert", "gradient", "sync", "all")
 TONES: dict[str, Literal["good", "bad"]] = {"EQUAL": "good", "ROUNDING": "good", "DIFFERENT": "bad"}
 
 
-def head(rungs: Sequence[Rung]) -> list[str]:
-    """Column names: the ladder's own, then what the system measures."""
-    return ["mode", "parity", "difference", "it/s", "x torch", "x pure", "compile s"] + [
-        name.removeprefix("eval/") for name in _measures(rungs)
-    ]
+def head(system: System, rungs: Sequence[Rung]) -> list[str]:
+    """Column names: the ladder's own, then the system's headline figures."""
+    own = ["mode", "parity", "difference", "it/s", "x torch", "x pure", "compile s"]
+    return own + [measure.label for measure in _measures(system, rungs)]
 
 
-def row(rung: Rung, rungs: Sequence[Rung]) -> list[str]:
+def row(rung: Rung, system: System, rungs: Sequence[Rung]) -> list[str]:
     """One mode in figures."""
     rate = {r.mode: r.result["time/its"] for r in rungs}
     times = lambda base: f"{rate[rung.mode] / rate[base]:.3g}" if base in rate else ""
@@ -44,7 +33,7 @@ def row(rung: Rung, rungs: Sequence[Rung]) -> list[str]:
         times("torch"),
         times("torch_pure"),
         f"{rung.result['time/compile']:.1f}",
-        *(f"{rung.result[name]:.4g}" for name in _measures(rungs)),
+        *(f"{rung.result[measure.name]:.4g}" for measure in _measures(system, rungs)),
     ]
 
 
@@ -54,17 +43,17 @@ def time_split(rung: Rung) -> str:
     return ", ".join(f"{part} {value:.0%}" for part, value in share.items() if value >= 0.005)
 
 
-def write_page(path: Path, title: str, rungs: Sequence[Rung], pictures: Sequence[tuple[str, str]] = ()) -> Path:
+def write_page(path: Path, system: System, rungs: Sequence[Rung], pictures: Sequence[tuple[str, str]] = ()) -> Path:
     """The ladder, its pictures, and the runs behind it; `pictures` are the system's own, SVG and caption."""
     runs = [load_run(rung.run) for rung in rungs]
-    ladder = [list(map(_toned, row(rung, rungs))) for rung in rungs]
-    places = [[rung.mode, MODES[rung.mode], time_split(rung), _worst(rung.parity)] for rung in rungs]
-    shown = {"train/loss", *MEASURES} - {"eval/log_z_error", "eval/daily_se"}
+    ladder = [list(map(_toned, row(rung, system, rungs))) for rung in rungs]
+    places = [[rung.mode, what_runs(rung), time_split(rung), _worst(rung.parity)] for rung in rungs]
+    shown = {measure.name for measure in system.headline}
     return write_report(
         path,
-        title,
+        f"{system.name}: the ladder",
         [
-            Section("The ladder", [table(head(rungs), ladder, NOTE), table(PLACES, places)]),
+            Section("The ladder", [table(head(system, rungs), ladder, NOTE), table(PLACES, places)]),
             *([Section("What was learned", [figure(svg, caption) for svg, caption in pictures])] if pictures else []),
             *speed_section(runs, next((run.label for run in runs if "torch_pure" in run.label), None)),
             *(section for section in curve_sections(runs) if section.title in shown),
@@ -82,8 +71,13 @@ NOTE = (
 THREADS = "Each framework runs with its own default number of threads on the cores stated above."
 
 
-def _measures(rungs: Sequence[Rung]) -> list[str]:
-    return [name for name in rungs[0].result if name in MEASURES]
+def what_runs(rung: Rung) -> str:
+    """What runs where, as it really did."""
+    return rung.notes.get("mode", MODES[rung.mode])
+
+
+def _measures(system: System, rungs: Sequence[Rung]) -> list[Measure]:
+    return [measure for measure in system.headline if measure.name in rungs[0].result]
 
 
 def _worst(parity: Comparison | None) -> str:

@@ -1,28 +1,35 @@
 """Mode `torch_pure`: the whole learner as one compiled function: the honest baseline of every speed claim."""
 
-import shutil
-from dataclasses import replace
 from typing import Any
 
 import torch
+import torch._inductor.config
 
-from ..bridge.optimizers import read_torch
-from ..bridge.schedules import advance
-from ..bridge.transfer import tensor_to_numpy
+from ..bridge.transfer_torch import tensor_to_numpy
+from ..optim import functional_torch
+from .compiler import find_compiler
+from .system import Info, PureState, Snapshot, TorchSystem, as_saved
 from .torch_loop import TorchTrainer
-from .trainer import Snapshot, as_arrays
 
 
 class TorchPureTrainer(TorchTrainer):
-    """Vectorised environment, `torch.func` gradient, functional optimiser, `torch.compile`."""
+    """Vectorised environments, `torch.func` gradients, functional optimisers, `torch.compile`."""
 
-    def __init__(self, system: Any, snapshot: Snapshot, step: int):
+    def __init__(self, system: TorchSystem[Any, Any], snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        self.state = system.pure_init(self.policy, self.optimizer[0])
-        self.compiled = any(map(shutil.which, ("c++", "g++", "clang++")))
-        self.update = system.pure_update(self.policy, torch.compile if self.compiled else lambda update: update)
+        self.state = PureState(
+            {name: tensor.detach().clone() for name, tensor in self.policy.state_dict().items()},
+            {name: functional_torch.init(state) for name, state in self.states().items()},
+        )
+        self.step = step
+        compiler, reason = find_compiler()
+        if compiler:
+            torch._inductor.config.cpp.cxx = (None, compiler)
+        else:
+            self.notes["mode"] = f"one functional torch step, torch.func, not compiled ({reason})"
+        self.update = system.pure_update(self.policy, torch.compile if compiler else lambda update: update)
 
-    def iterate(self, step: int) -> dict[str, Any]:
+    def iterate(self, step: int) -> Info:
         with self.clock("sample"):
             batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("convert"):
@@ -31,17 +38,11 @@ class TorchPureTrainer(TorchTrainer):
             self.state, info = self.update(self.state, batch)
         with self.clock("sync"):
             self.policy.load_state_dict(self.state.params)
+        self.step = step + 1
         return info
 
     def snapshot(self) -> Snapshot:
-        optimizer, scheduler = self.system.make_optimizer(self.policy)
-        if scheduler is not None:
-            advance(scheduler, int(self.state.step))
-        moments = {
-            name: {"step": self.state.step.float(), "exp_avg": m, "exp_avg_sq": self.state.exp_avg_sq[name]}
-            for name, m in self.state.exp_avg.items()
-        }
-        arrays = {name: {slot: tensor_to_numpy(t) for slot, t in slots.items()} for name, slots in moments.items()}
+        records = self.system.optimizer_records(self.step)
+        states = {name: functional_torch.read(self.state.moments[name], record) for name, record in records.items()}
         parameters = {name: tensor_to_numpy(p) for name, p in self.state.params.items()}
-        state = replace(read_torch(optimizer, self.policy), moments=arrays)
-        return Snapshot(parameters, state, as_arrays(self.buffer))
+        return Snapshot(parameters, states, as_saved(self.buffer))

@@ -1,195 +1,138 @@
-"""A run from its config to its end: make the trainer of the mode, loop over chunks, log, evaluate, save, resume."""
+"""A run from its config to its end: loop over chunks, log, evaluate, save, resume."""
 
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import checkpoint
-from ..envs.rewards import find_bad
-from ..errors import CheckpointError
-from ..loading import load_attribute
-from ..registry import SYSTEMS, lookup
-from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks
+from ..errors import CheckpointError, UsageError
+from ..registry import System
+from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks, trials
 from ..run.files import write_array
-from ..run.finite import check_finite
+from ..run.finite import check_finite, check_finite_parameters
 from ..run.provenance import digests
 from ..run.settings import RunConfig
-from .trainer import Snapshot, Trainer, as_arrays, columns
-
-
-def make_trainer(system: str, config: RunConfig, snapshot: Snapshot | None = None, step: int = 0) -> Trainer:
-    """The trainer of `config.mode`, at the start or where a snapshot was taken."""
-    item = lookup("system", SYSTEMS, system)
-    torch_system = load_attribute(item.torch)(config)
-    start = torch_system.parameters()
-    snapshot = snapshot or Snapshot(start)
-    _check_fits(snapshot.parameters, start)
-    if config.mode == "torch":
-        from .torch_loop import TorchTrainer
-
-        return TorchTrainer(torch_system, snapshot, step)
-    if config.mode == "torch_pure":
-        from .torch_pure import TorchPureTrainer
-
-        return TorchPureTrainer(torch_system, snapshot, step)
-    jax_system = load_attribute(item.jax)(config)
-    if config.mode == "jax_minimal":
-        from .jax_minimal import JaxMinimalTrainer
-
-        return JaxMinimalTrainer(torch_system, jax_system, snapshot, step)
-    if config.mode == "jax_policy":
-        from .jax_policy import JaxPolicyTrainer
-
-        return JaxPolicyTrainer(jax_system, torch_system, snapshot, step)
-    from .jax_full import JaxFullTrainer
-
-    return JaxFullTrainer(jax_system, torch_system, snapshot, step)
-
-
-def _check_fits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    """A checkpoint must hold the parameters of this config, in its precision."""
-    form = lambda array: "nothing" if array is None else f"{array.dtype} {array.shape}"
-    wrong = [
-        f"  {name}: expected {form(expected.get(name))}, got {form(found.get(name))}"
-        for name in expected | found
-        if form(expected.get(name)) != form(found.get(name))
-    ]
-    if wrong:
-        raise CheckpointError(
-            "the checkpoint does not fit this config:\n" + "\n".join(wrong) + "\nUse the run's own settings."
-        )
-
-
-def adopt(system: str, config: RunConfig, weights: Path) -> tuple[Snapshot, str]:
-    """Where a run begins that takes over the parameters of another one, with a fresh optimiser at step 0.
-
-    A system whose parameters are worth nothing alone takes over more, in its method `adopt`, and has something to say.
-    """
-    run, torch_system = RunDir(weights), load_attribute(lookup("system", SYSTEMS, system).torch)(config)
-    bundle = checkpoint.load(run.checkpoints if run.checkpoints.is_dir() else weights, side="numpy")
-    parameters, buffer, note = bundle.params, None, ""
-    if hasattr(torch_system, "adopt"):
-        saved = run.read_config(type(config)) if run.config_path.is_file() else None
-        parameters, buffer, note = torch_system.adopt(parameters, (bundle.replay or {}).get("buffer"), saved)
-    _check_fits(parameters, torch_system.parameters())
-    return Snapshot(parameters, buffer=as_arrays(buffer)), note
-
-
-def _statistics(state: Snapshot) -> dict[str, np.ndarray]:
-    """How the policy's observations are normalised, if they are: exported beside its parameters, of no use without."""
-    found = (state.buffer or {}).get("statistics", {})
-    return {f"normalizer.{name}": array for name, array in found.items()}
-
-
-def _changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    return [name for name in before | now if before.get(name) != now.get(name)]
-
-
-@contextlib.contextmanager
-def precision(config: RunConfig) -> Iterator[None]:
-    """64-bit JAX for a float64 run, and only for that."""
-    if config.dtype == "float32" or config.mode in ("torch", "torch_pure"):
-        yield
-        return
-    import jax
-
-    with jax.enable_x64(True):
-        yield
+from .making import make_trainer, precision
+from .saving import save, snapshot_of
+from .system import Snapshot
+from .trainer import columns
 
 
 def train(
-    system: str,
+    system: System,
     config: RunConfig,
     run: RunDir,
     *,
     resume: bool = False,
     start: Snapshot | None = None,
+    weights: Path | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe.
 
-    A run that is not resumed begins where `start` says, by default at parameters of its own.
+    A run that is not resumed begins where `start` says, by default at parameters of its own; `weights` names the run
+    those of `start` came from, for the ledger of trials. A resumed run is left as it is until the first chunk has
+    succeeded: a refusal costs nothing.
     """
     with precision(config):
+        bundle, began_at, saved = None, 0, None
         if resume:
-            config.check_resumed(run.read_config(type(config)))
-        bundle = checkpoint.load(run.checkpoints, side="numpy") if resume else None
-        began_at = bundle.step if bundle else 0
-        snapshot = Snapshot(bundle.params, bundle.optimizer, bundle.replay["buffer"]) if bundle else start
-        trainer = make_trainer(system, config, snapshot, began_at)
+            saved = run.read_config(type(config))
+            config.check_resumed(saved)
+            bundle = checkpoint.load(run.checkpoints, side="numpy")
+            start, began_at = snapshot_of(bundle), bundle.step
+            if began_at > config.steps:
+                raise UsageError(
+                    f"steps: expected at least {began_at}, which the run has made already, got {config.steps}."
+                )
+            run.check_resume(began_at)
+            if began_at == config.steps and (result := run.result) is not None:
+                return {name: value for name, value in result.items() if name != "step"}
         sources = digests(config.sources)
         if bundle and (changed := _changed(bundle.meta.get("sources", sources), sources)):
             raise CheckpointError(
                 f"{', '.join(changed)}: expected what the run has read so far, got other contents. Put them back, or "
                 f"begin a new run with --weights {run.path}."
             )
-        if resume:
-            run.resume(began_at)
-            run.save_config(config)
+        trainer = make_trainer(system, config, start, began_at)
+        meta = {"system": system.name, "mode": config.mode, "sources": sources}
         seconds: list[tuple[int, float]] = []
-
-        def body(step: int, n: int) -> dict[str, np.ndarray]:
-            began = time.perf_counter()
-            metrics = trainer.run(step, n)
-            check_finite(metrics, step, lambda: find_bad(getattr(config, "env", None)))
-            seconds.append((n, time.perf_counter() - began))
-            metrics |= columns([config.course(i) for i in range(step, step + n)])
-            return {f"train/{name}": values for name, values in metrics.items()} | {"updates": step + 1 + np.arange(n)}
-
-        def save(step: int, window: dict[str, np.ndarray]) -> None:
-            state = trainer.snapshot()
-            checkpoint.save(
-                run.checkpoints,
-                params=state.parameters,
-                buffers=_statistics(state),
-                optimizer=state.optimizer,
-                replay={"window": window, "buffer": state.buffer},
-                step=step,
-                keep=config.keep,
-                meta={"system": system, "mode": config.mode, "sources": sources},
-            )
-
         evaluation: dict[str, float] = {}
 
-        def evaluate(step: int) -> dict[str, float]:
-            found = trainer.evaluate()
-            for name, array in found.arrays.items():
-                write_array(run.eval / f"{name}.npy", array)
-            evaluation.update(found.metrics)
-            return found.metrics
+        with contextlib.ExitStack() as stack:
+            bar = stack.enter_context(
+                Progress(config.steps, start=began_at, title=f"{system.name} {config.mode}", quiet=quiet)
+            )
+            stop = stack.enter_context(StopOnSignal(quiet=quiet))
+            logs: list[Log] = []
+            opened = time.perf_counter()
 
-        with (
-            Log(run, quiet=True) as log,
-            Progress(config.steps, start=began_at, title=f"{system} {config.mode}", quiet=quiet) as bar,
-            StopOnSignal(quiet=quiet) as stop,
-        ):
+            def log() -> Log:
+                """The run's log, opened when there is something to write: only then is a resumed run gone on with."""
+                if not logs:
+                    if resume:
+                        run.resume(began_at, config=config)
+                    run.annotate(trainer.notes)
+                    trials.begin(run, config, weights, saved)
+                    logs.append(stack.enter_context(Log(run, since=opened, quiet=True)))
+                return logs[0]
+
+            def body(step: int, n: int) -> dict[str, np.ndarray]:
+                began = time.perf_counter()
+                metrics = trainer.run(step, n)
+                check_finite(metrics, step, config.blame)
+                seconds.append((n, time.perf_counter() - began))
+                log()
+                metrics |= columns([config.course(i) for i in range(step, step + n)])
+                named = {f"train/{name}": values for name, values in metrics.items()}
+                return named | {"updates": step + 1 + np.arange(n)}
+
+            def evaluate(step: int) -> dict[str, float]:
+                found = trainer.evaluate()
+                for name, array in found.arrays.items():
+                    write_array(run.eval / f"{name}.npy", array)
+                evaluation.update(found.metrics)
+                return found.metrics
+
+            def keep(step: int, window: dict[str, Any]) -> None:
+                state = trainer.snapshot()
+                check_finite_parameters(state.parameters, step, config.blame)
+                save(run, config, state, step, window, meta)
+
             reached = run_chunks(
                 config.steps,
                 config.chunk,
                 body,
                 start=began_at,
                 window=bundle.replay["window"] if bundle else None,
-                on_log=log,
+                on_log=lambda step, row: log()(step, row),
                 log_every=config.log_every,
                 on_eval=evaluate,
                 eval_every=config.eval_every,
-                on_checkpoint=save,
+                on_checkpoint=keep,
                 checkpoint_every=config.checkpoint_every,
                 on_progress=bar.update,
                 stop=stop,
             )
-        parts = {
-            f"time/{part}": spent / sum(trainer.clock.seconds.values()) for part, spent in trainer.clock.seconds.items()
-        }
-        result = {**evaluation, **speed(seconds), **parts}
+            if began_at == config.steps:  # a run that was ended between its last checkpoint and its result
+                evaluate(reached)
+        result = {**evaluation, **speed(seconds), **trainer.clock.shares()}
         if reached == config.steps:
             run.finish(reached, result)
+            trials.judged(run, config, "result", result.get(system.score), config.test_set)
         return result
+
+
+def train_to_end(system: System, config: RunConfig, run: RunDir, *, quiet: bool = False) -> dict[str, Any]:
+    """`train` for those who go on afterwards: a run that was stopped before its end stops them too."""
+    result = train(system, config, run, quiet=quiet)
+    if run.result is None:
+        raise KeyboardInterrupt
+    return result
 
 
 def speed(chunks: list[tuple[int, float]]) -> dict[str, float]:
@@ -199,3 +142,7 @@ def speed(chunks: list[tuple[int, float]]) -> dict[str, float]:
     steady = statistics.median(seconds / n for n, seconds in (chunks[1:] or chunks))
     first_n, first = chunks[0]
     return {"time/its": 1 / steady, "time/compile": max(0.0, first - first_n * steady) if chunks[1:] else float("nan")}
+
+
+def _changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    return [name for name in before | now if before.get(name) != now.get(name)]

@@ -6,26 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from ..errors import UsageError, nearest
+from ..registry import systems
 from .common import Common, print_json
-from .training import _config, _system
+from .configured import Words, read_config, read_system
 
-POPULATIONS = {"gflownet": "crossfade.algos.gflownet.population:Population"}
+MOST = 10_000  # members
 
 
 @dataclass(kw_only=True)
 class Sweep(Common):
     """Every combination of some settings, trained side by side in one compiled program; one table, one HTML page.
 
-    crossfade sweep gflownet env=grid steps=2000 --over seed=0..4 lr=1e-3,3e-4
+    crossfade sweep SYSTEM steps=2000 --over seed=0..4 lr=1e-3,3e-4
     """
 
-    words: Annotated[Positional[tuple[str, ...]], arg(metavar="SYSTEM KEY=VALUE ...")] = ()
+    words: Words = ()
     """The system, then any settings that all share."""
     over: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE,VALUE ...")] = ()
     """What varies: values with commas between, or first..last of integers. All combinations are trained."""
@@ -36,27 +38,31 @@ class Sweep(Common):
 
     def run(self) -> int:
         from ..loading import load_attribute
-        from ..registry import lookup
         from ..run.files import write_json
-        from ..trainers.training import precision
+        from ..run.memory import check_fits
+        from ..trainers.making import precision
         from .sweep_report import record, show, write_page
 
-        system, words = _system(self.words)
-        population_class = load_attribute(lookup("population", POPULATIONS, system))
-        base = _config(system, words, self.config, self.preset)
+        system, words = read_system(self.words)
+        if not system.population:
+            able = ", ".join(name for name, other in systems().items() if other.population)
+            raise UsageError(f"sweep: expected a system that trains populations ({able}), got {system.name}.")
+        population_class = load_attribute(system.population)
+        base = read_config(system, words, self.config, self.preset)
         over = read_over(self.over, population_class.varying)
+        check_fits(base.footprint(), copies=prod(map(len, over.values())))
         configs = combinations(base, over)
         silent = self.quiet or self.json
         with precision(base):
-            history = train(population_class(configs), base, title=f"{system} x {len(configs)}", quiet=silent)
+            history = train(population_class(configs), base, title=f"{system.name} x {len(configs)}", quiet=silent)
         found = record(system, base, over, configs, history)
         name = "-".join(("sweep", *base.parts[:2], datetime.now().strftime("%Y%m%d-%H%M%S")))
-        folder = self.runs_dir / system / name
+        folder = self.runs_dir / system.name / name
         write_json(folder / "sweep.json", found)
-        page = write_page(folder / "sweep.html", found)
+        page = write_page(folder / "sweep.html", system, found)
         if self.json:
             return print_json(found)
-        show(found)
+        show(system, found)
         print(f"report: {page}")
         return 0
 
@@ -80,6 +86,8 @@ def read_over(words: Sequence[str], varying: Sequence[str]) -> dict[str, list[st
         if key in over or len(set(values)) < len(values):
             raise UsageError(f"--over: {key} is given twice, or one of its values is: {word!r}; leave one out.")
         over[key] = values
+    if (members := prod(map(len, over.values()))) > MOST:
+        raise UsageError(f"--over: expected at most {MOST} combinations, got {members}. Leave some values out.")
     return over
 
 
@@ -133,5 +141,10 @@ def _by_member(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _span(text: str) -> list[str]:
     """`0..3` is 0, 1, 2, 3."""
-    ends = re.fullmatch(r"(\d+)\.\.(\d+)", text)
-    return [str(i) for i in range(int(ends[1]), int(ends[2]) + 1)] if ends else [text]
+    ends = re.fullmatch(r"([0-9]{1,15})\.\.([0-9]{1,15})", text)
+    if ends is None:
+        return [text]
+    first, last = int(ends[1]), int(ends[2])
+    if not 0 <= last - first < MOST:
+        raise UsageError(f"--over: expected first..last, the first one first and at most {MOST} in all, got {text}.")
+    return [str(i) for i in range(first, last + 1)]

@@ -10,50 +10,42 @@ import numpy as np
 import yaml
 
 from ..config import to_yaml
+from ..registry import Measure, System
 from ..run.page import code, figure, show as in_words, table
 from ..run.provenance import session
 from ..run.report import Section, write_report
 
-SHOWN = {
-    "eval/tv": "TV",
-    "eval/log_z_error": "log Z error",
-    "train/loss": "loss",
-    "train/mean_log_reward": "mean log R",
-    "train/mean_length": "mean length",
-}
-DISTANCES = ("eval/tv", "eval/log_z_error", "train/loss")  # from 0, seen on a logarithmic axis
-
 
 def record(
-    system: str, base: Any, over: Mapping[str, Sequence[str]], configs: Sequence[Any], history: Mapping[str, Any]
+    system: System, base: Any, over: Mapping[str, Sequence[str]], configs: Sequence[Any], history: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Settings, curves and last figures of every member, the best first: by TV, by loss where there is no TV."""
+    """Settings, curves and last figures of every member, the best first, by the first headline figure they have."""
     members = []
     for i, config in enumerate(configs):
-        curves = {key: _curve(history["rows"], f"{i}/{key}") for key in SHOWN}
+        curves = {key: _curve(history["rows"], f"{i}/{key}") for key in _labels(system)}
         curves = {key: curve for key, curve in curves.items() if curve["step"]}
         last = {key: curve["value"][-1] for key, curve in curves.items()}
         members.append({"settings": {key: getattr(config, key) for key in over}, "last": last, "curves": curves})
     return {
-        "system": system,
+        "system": system.name,
         "over": {key: list(values) for key, values in over.items()},
         "step": history["step"],
         "steps": base.steps,
         "iterations_per_second": _finite(history.get("time/its", math.nan)),
         "compile_seconds": _finite(history.get("time/compile", math.nan)),
-        "members": sorted(members, key=_rank),
+        "members": sorted(members, key=lambda member: _rank(system, member)),
         "config": yaml.safe_load(to_yaml(base)),
         "session": session(),
     }
 
 
-def show(found: Mapping[str, Any]) -> None:
+def show(system: System, found: Mapping[str, Any]) -> None:
     """The table on the terminal."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
-    head, *rows = _rows(found)
+    head, *rows = _rows(system, found)
     printed = Table()
     for name in head:
         printed.add_column(name, justify="right")
@@ -63,40 +55,42 @@ def show(found: Mapping[str, Any]) -> None:
     console.print(_summary(found), soft_wrap=True)
 
 
-def write_page(path: Path, found: Mapping[str, Any]) -> Path:
+def write_page(path: Path, system: System, found: Mapping[str, Any]) -> Path:
     """Results, curves (members that differ in their seed alone as mean and band) and settings."""
     from ..run import plots
 
-    sections = [Section("Results", [table(*_split(_rows(found)), "The last figures of each, best first.")])]
-    if grouped := _over_seeds(found):
+    sections = [Section("Results", [table(*_split(_rows(system, found)), "The last figures of each, best first.")])]
+    if grouped := _over_seeds(system, found):
         sections.append(Section("Over seeds", [table(*_split(grouped), "Mean, least and largest over the seeds.")]))
-    for key, name in SHOWN.items():
+    for measure in system.headline:
+        key, name = measure.name, measure.label
         lines = [
             plots.Curve(_label(member), np.array(curve["step"], float), np.array(curve["value"], float))
             for member in found["members"]
             if (curve := member["curves"].get(key)) and None not in curve["value"]
         ]
         if lines:
-            picture = plots.curves(lines, xlabel="steps", ylabel=name, log=key in DISTANCES)
+            picture = plots.curves(lines, xlabel="steps", ylabel=name, log=measure.log)
             sections.append(Section(name, [figure(plots.to_svg(picture), f"{key} over steps")]))
     sections.append(Section("Settings that all share", [code(yaml.safe_dump(found["config"], sort_keys=False))]))
     over = ", ".join(f"{key} {', '.join(values)}" for key, values in found["over"].items())
     return write_report(path, f"{found['system']}: a sweep", sections, f"{over}. {_summary(found)}")
 
 
-def _rows(found: Mapping[str, Any]) -> list[list[Any]]:
+def _rows(system: System, found: Mapping[str, Any]) -> list[list[Any]]:
     """Names of the columns, then a row for each member."""
     members = found["members"]
-    keys = [key for key in SHOWN if key in members[0]["last"]]
-    head = [*found["over"], *(SHOWN[key] for key in keys)]
+    labels = _labels(system)
+    keys = [key for key in labels if key in members[0]["last"]]
+    head = [*found["over"], *(labels[key] for key in keys)]
     return [head, *([*member["settings"].values(), *(member["last"][key] for key in keys)] for member in members)]
 
 
-def _over_seeds(found: Mapping[str, Any]) -> list[list[Any]]:
+def _over_seeds(system: System, found: Mapping[str, Any]) -> list[list[Any]]:
     """The same over groups of members that differ in their seed alone; nothing where that says nothing new."""
     if "seed" not in found["over"] or len(found["over"]["seed"]) == 1:
         return []
-    key = _judged_by(found["members"][0])
+    key = _judged_by(system, found["members"][0]).name
     groups: dict[str, list[Any]] = {}
     for member in found["members"]:
         groups.setdefault(_label(member), []).append(member["last"][key])
@@ -106,7 +100,7 @@ def _over_seeds(found: Mapping[str, Any]) -> list[list[Any]]:
         figures = [statistics.fmean(known), min(known), max(known)] if known else [None] * 3
         rows.append([label, len(values), *figures])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
-    return [["settings", "seeds", *(f"{SHOWN[key]}, {word}" for word in ("mean", "least", "largest"))], *rows]
+    return [["settings", "seeds", *(f"{_labels(system)[key]}, {word}" for word in ("mean", "least", "largest"))], *rows]
 
 
 def _summary(found: Mapping[str, Any]) -> str:
@@ -128,13 +122,20 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _judged_by(member: Mapping[str, Any]) -> str:
-    return "eval/tv" if "eval/tv" in member["last"] else "train/loss"
+def _labels(system: System) -> dict[str, str]:
+    return {measure.name: measure.label for measure in system.headline}
 
 
-def _rank(member: Mapping[str, Any]) -> float:
-    value = member["last"][_judged_by(member)]
-    return math.inf if value is None else value
+def _judged_by(system: System, member: Mapping[str, Any]) -> Measure:
+    """The first headline figure with a good direction that a member has."""
+    return next(m for m in system.headline if m.better and m.name in member["last"])
+
+
+def _rank(system: System, member: Mapping[str, Any]) -> float:
+    """Least first is best first."""
+    measure = _judged_by(system, member)
+    value = member["last"][measure.name]
+    return math.inf if value is None else -value if measure.better == "higher" else value
 
 
 def _label(member: Mapping[str, Any]) -> str:

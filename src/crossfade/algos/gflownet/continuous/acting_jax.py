@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ....envs.continuous_params import EDGE
+from ....envs.dag.continuous_params import EDGE
 from .batch import Kind, Noise
 from .density_jax import draw
 from .policy_jax import Choice

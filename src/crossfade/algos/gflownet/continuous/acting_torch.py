@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ....envs.continuous_params import EDGE
+from ....envs.dag.continuous_params import EDGE
 from . import density_torch
 from .batch import Kind, Noise
 from .policy_torch import Choice

@@ -1,1 +1,0 @@
-"""Futures trading learned with PPO."""

@@ -1,0 +1,1 @@
+"""The systems that ship with crossfade, one folder each; `<name>.RECORD` names their parts."""

@@ -1,0 +1,162 @@
+"""The settings of trading: PPO's, and those of the market and the account."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from ...algos.ppo.config import PPOConfig
+from ...envs.trading.contracts import contract
+from ...envs.trading.importers import store
+from ...envs.trading.params import RULES, Rules, TradingParams
+from ...envs.trading.synthetic import Mode as MarketMode
+from ...errors import UsageError
+from ...ranges import Count, Natural, Range, Seed
+from ...run.memory import network_bytes
+from ...run.settings import Arrays, RunConfig
+from .curriculum import COMMISSION, DRAWDOWN, FORCED, STOP_ATR, Curriculum
+
+
+@dataclass(frozen=True)
+class TradingConfig(PPOConfig):
+    env: TradingParams = TradingParams()
+    """Phase, window, and the rules switch by switch: `env.phase=2`, `env.rules.intrabar=path`."""
+    rules: Literal["sound", "seed_jax", "seed_pandas"] = "sound"
+    """A set of rules by name; switches of `env.rules` may be set on the sound ones."""
+    markets: tuple[str, ...] = ("ES",)
+    """Contracts that are traded, one in each episode."""
+    data: str | None = None
+    """Folder of imported bars; none takes the synthetic market."""
+    folds: Natural = 0
+    """Walk-forward parts of the data; 0 learns from all but what is held out: the last fifth of imported bars."""
+    fold: Natural = 0
+    """Which of the parts is held out, counted from 0; what is learned from lies before it."""
+    embargo: Natural = 1
+    """Sessions left out between those learned from and those held out."""
+    market: MarketMode = "default"
+    """Which synthetic market: the default, or one with a known truth; `bootstrap` resamples the days of `data`."""
+    days: Count = 60
+    """Days to learn from; of imported bars all of them."""
+    eval_days: Count = 60
+    """Days held out, of another seed, on which the greedy policy is judged."""
+    data_seed: Seed = 0
+    """Seed of the days."""
+    features: Literal["sound", "seed8"] = "sound"
+    """What is seen of a bar: scale-free features, or the published raw columns."""
+    costs: bool = True
+    """Whether trading costs slippage and commissions."""
+    contracts: Count = 1
+    """Size of a position."""
+    commission: Annotated[float, COMMISSION] | None = None
+    """Dollars per contract and side; none takes the contract's own."""
+    drawdown: Annotated[float, DRAWDOWN] = 15_000.0
+    """Dollars below the highest equity so far at which the account is bust."""
+    lock: Annotated[float, Range(0, 1e6)] | None = 100.0
+    """Dollars above the first balance at which that limit stops rising; none lets it rise for ever."""
+    liquidation: Annotated[float, Range(0, 1e6)] = 0.0
+    """Dollars above the limit below which a position is closed; 0 leaves it open."""
+    stop_atr: Annotated[float, STOP_ATR] = 1.5
+    """Distance of the stop in average true ranges."""
+    stop_cap: Annotated[float, Range(above=0, most=1e6)] | None = 500.0
+    """Dollars that one contract may lose to its stop at most; none leaves the distance as it is."""
+    forced: Annotated[float, FORCED] = 0.0
+    """Share of the episodes that begin with a position, on a random side and at a random profit."""
+    forced_atr: Annotated[float, Range(0, 100)] = 1.0
+    """How far from the close such a position was entered at most, in average true ranges."""
+    curriculum: Curriculum = Curriculum()
+    """What changes as training goes on: `curriculum.drawdown=0:15000,0.5:5000,1:2500`."""
+    target_ratio: Annotated[int, Range(1, 100)] = 3
+    """Distance of the target in distances of the stop."""
+    max_bars: Annotated[int, Range(1, 10**9)] = 1_000_000
+    """Bars after which an episode is cut off, if its session has not ended."""
+    steps: Count = 500
+    """Updates in all."""
+    chunk: Count = 10
+    """Updates between two looks at the clock, the log and Ctrl-C; one compiled call in jax_full."""
+    log_every: Count = 10
+    """Updates per row of the log."""
+    eval_every: Natural = 100
+    """Updates between evaluations; 0 evaluates only at the end."""
+    checkpoint_every: Natural = 100
+    """Updates between checkpoints; one is also written at the end and when the run is stopped."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.markets:
+            raise UsageError("markets: expected at least one contract, got none.")
+        for name in self.markets:
+            if (most := contract(name).max_contracts) < self.contracts:
+                raise UsageError(f"contracts: expected 1 to {most} of {name}, got {self.contracts}.")
+        if len(set(self.markets)) < len(self.markets):
+            raise UsageError(f"markets: expected each contract once, got {','.join(self.markets)}.")
+        if self.fold >= max(self.folds, 1):
+            raise UsageError(f"fold: expected less than folds={self.folds}, counted from 0, got {self.fold}.")
+        if self.floor * self.params.n_actions > 1:
+            raise UsageError(
+                f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "
+                f"got {self.floor}."
+            )
+        if self.rules != "sound" and self.env.rules != Rules():
+            raise UsageError(f"rules={self.rules} sets every switch: leave env.rules alone, or rules at sound.")
+
+    @property
+    def params(self) -> TradingParams:
+        """The rules of the environment, those of `rules` in place."""
+        return self.env if self.rules == "sound" else replace(self.env, rules=RULES[self.rules])
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return () if self.data is None else tuple(Path(self.data) / store.file_name(name) for name in self.markets)
+
+    @property
+    def base(self) -> tuple[int, int] | None:
+        """Phase 2 can grow from phase 1."""
+        first = replace(self.env, phase=1)
+        return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
+
+    def footprint(self) -> dict[str, int]:
+        params, bars = self.params, 390 * (self.days + self.eval_days) * len(self.markets)
+        network = network_bytes(params.observation_dim, self.hidden, self.layers, params.n_actions + 1, self.dtype)
+        return {
+            "of networks (hidden, layers)": network if self.network == "mlp" else 0,
+            "of steps (n_envs, n_steps)": 4 * self.n_envs * self.n_steps * (params.n_actions + 4),
+            "of days (days, eval_days, env.n_features)": 0 if self.data else 4 * bars * (params.n_features + 7),
+        }
+
+    def course(self, update: int) -> dict[str, float]:
+        """The rate, the curriculum, and progress where rewards depend on it."""
+        progress, names = (
+            self.progress(update),
+            [f.name for f in fields(Curriculum) if getattr(self.curriculum, f.name)],
+        )
+        return {
+            **super().course(update),
+            **{f"curriculum.{name}": self.curriculum.at(name, progress, None) for name in names},
+            **({"progress": progress} if self.params.rules.reward != "equity" else {}),
+        }
+
+    bookkeeping: ClassVar[tuple[str, ...]] = (*PPOConfig.bookkeeping, "fold")  # the folds of a walk are one trial
+
+    @property
+    def test_set(self) -> str:
+        """The days held out, in words."""
+        names = " ".join(self.markets)
+        if self.data is not None:
+            which = f"fold {self.fold} of {self.folds}" if self.folds else "the last fifth"
+            return f"{self.data} {names}, {which}"
+        source = f"synthetic {self.market} {names}, seed {self.data_seed}"
+        if self.folds:
+            return f"{source}, {self.days} days, fold {self.fold} of {self.folds}"
+        return f"{source}, {self.eval_days} days held out"
+
+    def adopt(
+        self, parameters: Arrays, buffer: dict[str, Any] | None, saved: RunConfig | None
+    ) -> tuple[Arrays, Any, str]:
+        """Also the statistics that the parameters were learned by; those of phase 1 grow for phase 2."""
+        from .transfer import adopt
+
+        return adopt(self, parameters, buffer, saved)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Algorithm, world and mode: the name of a run."""
+        return "ppo", "-".join(self.markets).lower(), self.mode

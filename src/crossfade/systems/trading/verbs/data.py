@@ -1,0 +1,136 @@
+"""The verb that brings market data in and looks at it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+
+from ....ranges import Range, Seed
+from ....verbs.common import Common, print_json, status
+
+
+@dataclass(kw_only=True)
+class Check(Common):
+    """Read files of bars and report what is in them; nothing is written. Exit code 1 when they are refused."""
+
+    files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE ...")]
+    """Files of one contract: .csv, .txt, .gz, .zip or .parquet."""
+    contract: str
+    """The contract: ES, NQ, YM, RTY, GC, CL, or a micro of one."""
+    source: str | None = None
+    """databento, firstrate, tradingview, yfinance, ninjatrader, histdata or metatrader; none recognises it."""
+    zone: str | None = None
+    """The clock of times that name none: America/Chicago, UTC+2, America/New_York+7."""
+    off_grid: Literal["refuse", "round"] = "refuse"
+    """What to do with prices between ticks, as adjusted series have."""
+    doubtful: Literal["refuse", "warn"] = "refuse"
+    """What to do with bars that look like two contracts mixed or like those of another clock."""
+
+    def run(self) -> int:
+        self._show(self._read())
+        return 0
+
+    def _read(self) -> Any:
+        from ....envs.trading import importers
+        from ....envs.trading.importers import formats
+
+        with status(f"reading {self.contract}", self):
+            source = formats.named(self.source)
+            return importers.read(self.files, self.contract, source, self.zone, self.off_grid, self.doubtful)
+
+    def _show(self, imported: Any, **more: str) -> None:
+        if self.json:
+            print_json({**imported.report.json(), **more})
+        else:
+            print("\n".join([imported.report.text(), *(f"  {name:<12}{value}" for name, value in more.items())]))
+
+
+@dataclass(kw_only=True)
+class Import(Check):
+    """Read files of bars, check them and keep them for training: `crossfade train trading data=bars markets=ES`."""
+
+    to: Path = Path("bars")
+    """Folder that gets CONTRACT.safetensors and the report as CONTRACT.json."""
+    replace: bool = False
+    """Overwrite other bars of this contract that are there already."""
+
+    def run(self) -> int:
+        from ....envs.trading.importers import store
+
+        imported = self._read()
+        self._show(imported, written=str(store.save(self.to, self.contract, imported, replace=self.replace)))
+        return 0
+
+
+@dataclass(kw_only=True)
+class Facts(Common):
+    """Stylised facts beside the bands of index futures; of the synthetic market or of imported bars.
+
+    Exit code 1 when the synthetic market leaves a band. Bars of a real market may: they are what they are.
+    """
+
+    folder: Annotated[Positional[Path | None], arg(metavar="FOLDER")] = None
+    """Folder of imported bars; none takes the synthetic market."""
+    market: str = "default"
+    """Which synthetic market."""
+    contracts: tuple[str, ...] = ("ES",)
+    """Contracts of the synthetic market."""
+    days: Annotated[int, Range(2, 10**5)] = 250
+    """Days of it; leverage needs 1000."""
+    seed: Seed = 0
+    """Of these days."""
+
+    def run(self) -> int:
+        from ....envs.trading import facts, synthetic
+        from ....envs.trading.importers import store
+
+        with status("measuring", self):
+            if self.folder is None:
+                bars = synthetic.bars(self.contracts, self.days, self.seed, synthetic.named(self.market))
+            else:
+                bars = store.read(self.folder, store.names(self.folder) or self.contracts)
+            found = {name: facts.facts(name, of) for name, of in bars.items()}
+        if self.json:
+            print_json({name: [fact.plain() for fact in of] for name, of in found.items()})
+        else:
+            for name, of in found.items():
+                print(f"{name}: {len(bars[name].stamp)} bars")
+                print("\n".join(f"  {fact.text()}" for fact in of))
+        return int(self.folder is None and not all(fact.holds for of in found.values() for fact in of))
+
+
+@dataclass(kw_only=True)
+class Sample(Common):
+    """Take real bars out of a package that is installed: mlfinpy (minutes of ES), arch, anytrading."""
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """mlfinpy, arch or anytrading."""
+    to: Path = Path("bars")
+    """Folder to write into."""
+
+    def run(self) -> int:
+        from ....envs.trading import samples
+
+        with status(f"reading {self.name}", self):
+            written = [str(path) for path in samples.write(self.name, self.to)]
+        if self.json:
+            return print_json({"written": written, "meaning": samples.SAMPLES[self.name].meaning})
+        print("\n".join([*written, samples.SAMPLES[self.name].meaning]))
+        return 0
+
+
+@dataclass(kw_only=True)
+class Data:
+    """Bring in market data, check it, and compare it with what markets have in common."""
+
+    do: OmitArgPrefixes[
+        Annotated[Import, subcommand("import", prefix_name=False)]
+        | Annotated[Check, subcommand("check", prefix_name=False)]
+        | Annotated[Facts, subcommand("facts", prefix_name=False)]
+        | Annotated[Sample, subcommand("sample", prefix_name=False)]
+    ]
+    """What to do."""
+
+    def run(self) -> int:
+        return self.do.run()

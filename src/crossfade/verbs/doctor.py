@@ -1,0 +1,47 @@
+"""The verb doctor."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from .common import Common, print_json, status
+
+
+@dataclass(kw_only=True)
+class Doctor(Common):
+    """Versions, devices and missing extras; with your own models or environments: what is wrong with them.
+
+    crossfade doctor
+
+    crossfade doctor my_models:TorchNet my_models:make_jax_net --input 4x8
+
+    crossfade doctor my_env:LineParams
+    """
+
+    targets: Annotated[Positional[tuple[str, ...]], arg(metavar="TORCH JAX ...|PARAMS ...")] = ()
+    """Pairs of MODULE:ATTR, torch first: a model, or a class or function that makes one without arguments. Or the
+    params of environments, MODULE:ATTR: a class, or one of its values."""
+    input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
+    """The torch input: a shape with its batch axis such as 4x8, or MODULE:ATTR. One per pair, or one for all."""
+    jax_input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
+    """The JAX input where its layout differs (NHWC)."""
+
+    def run(self) -> int:
+        from .. import doctor
+
+        if not self.targets:
+            health = doctor.environment()
+            return print_json(health) if self.json else doctor.print_environment(health)
+        with status("examining", self):
+            worlds, models = doctor.examine_worlds(self.targets)
+            reports = doctor.examine(models, self.input, self.jax_input)
+        if self.json:
+            print_json([*(world.json() for world in worlds), *(report.json() for _, report in reports)])
+        else:
+            for world in worlds:
+                print(world.text())
+            for mapping, report in reports:
+                print(mapping.explain(), report.text(), sep="\n\n")
+        broken = any(world.problems for world in worlds)
+        return max(int(broken), *(report.exit_code for _, report in reports), 0)

@@ -1,0 +1,95 @@
+"""The verb eval: all that can be said of what a run has learned."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from ..run.evaluation import Effort, Evaluation, Judged
+from .arguments import positional
+from .common import Common, finite, print_json
+
+
+@dataclass(kw_only=True)
+class Eval(Common):
+    """Evaluate a run's last checkpoint with all that its system can say of it.
+
+    crossfade eval runs/SYSTEM/RUN
+
+    `crossfade eval runs/SYSTEM/RUN --help` shows the options of the run's system.
+    """
+
+    path: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The folder of a run."""
+    effort: OmitArgPrefixes[Effort] = field(default_factory=Effort)
+    """How much to compute."""
+
+    def run(self) -> int:
+        from .. import checkpoint
+        from ..loading import load_attribute
+        from ..registry import find
+        from ..run import RunDir
+        from ..run.files import write_array, write_json, write_text
+        from ..trainers.making import make_trainer, precision
+        from ..trainers.saving import snapshot_of
+        from .configured import read_config
+
+        run = RunDir.open(self.path)
+        system = find(run.system)
+        config = read_config(system, (), run.config_path)
+        bundle = checkpoint.load(run.checkpoints, side="numpy")
+        with precision(config):
+            found = make_trainer(system, config, snapshot_of(bundle), bundle.step).evaluate(self.effort)
+            for stale in run.eval.glob("shown_*.npy"):  # pictures of an example, which not every policy has
+                stale.unlink()
+            for name, array in found.arrays.items():
+                write_array(run.eval / f"{name}.npy", array)
+            judge = load_attribute(system.judge) if system.judge else _judge
+            judged = judge(run, config, found, self.effort)
+        for name, text in found.files.items():
+            write_text(run.eval / name, text)
+        asked = asdict(self.effort)
+        written = finite({"step": bundle.step, **asked, "test_set": found.test_set, **found.metrics, **judged.record})
+        write_json(run.eval / f"{bundle.step:010d}.json", written)
+        if self.json:
+            return print_json(written)
+        print("\n".join([f"step {bundle.step}", *judged.lines]))
+        return 0
+
+
+def for_run(words: Sequence[str]) -> type[Eval]:
+    """The verb with the options of the system of the run that the words name; UsageError if they name none."""
+    from ..loading import load_attribute
+    from ..registry import find
+    from ..run import RunDir
+
+    named = positional(Eval, words)
+    if not named or (not os.path.isdir(named[0]) and {"-h", "--help"} & {*words}):
+        return Eval
+    system = find(RunDir.open(named[0]).system)
+    if not system.effort:
+        return Eval
+    effort = load_attribute(system.effort)
+    options = ("effort", OmitArgPrefixes[effort], field(default_factory=effort))
+    return make_dataclass(Eval.__name__, [options], bases=(Eval,), namespace={"__doc__": Eval.__doc__}, kw_only=True)
+
+
+def _judge(run: object, config: object, found: Evaluation, effort: Effort) -> Judged:
+    """Every metric in a table, and what the policy was judged by."""
+    about = [f"judged by: {found.test_set}"] if found.test_set else []
+    return Judged({}, [*metric_lines(found.metrics), *about])
+
+
+def metric_lines(metrics: dict[str, float]) -> list[str]:
+    """A line for each metric: its value, standard error, and what a perfect policy scores; blank where not given."""
+    show = lambda value: "" if value is None else f"{value:.5g}"
+    rows = [("", "value", "std. error", "if perfect")]
+    rows += [
+        (name, show(value), show(metrics.get(f"{name}_se")), show(metrics.get(f"{name}_perfect")))
+        for name, value in metrics.items()
+        if not name.endswith(("_se", "_perfect"))
+    ]
+    return [f"{name:<36}{value:>12}{error:>12}{perfect:>12}".rstrip() for name, value, error, perfect in rows]
