@@ -20,6 +20,7 @@ from crossfade.loading import load_attribute
 from crossfade.ranges import Count, Positive, Probability, Range, check, check_value, kinds, range_of
 from crossfade.registry import systems
 from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.judging.firms import Firm
 from crossfade.systems.trading.judging.stage import StudyEffort
 
 
@@ -40,7 +41,7 @@ def _nested(cls: type) -> Iterator[type]:
 
 def _settable() -> dict[str, type]:
     """Every dataclass that users set: configs, environments, efforts, verbs."""
-    roots = list(GENERAL.values())
+    roots: list[type] = [*GENERAL.values(), Firm]
     for record in systems().values():
         roots += [load_attribute(record.config), load_attribute(record.effort)]
         roots += [load_attribute(item.target) for item in record.verbs.values()]

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,18 @@ def status(text: str, common: Common):
     from rich.markup import escape
 
     return Console(stderr=True, quiet=common.quiet or common.json).status(escape(text))
+
+
+@contextmanager
+def telling(what: str, done: Callable[[], Mapping[str, Path]]) -> Iterator[None]:
+    """Around work that makes one run after another: Ctrl-C says which are `done`, by name, and how to see them."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        runs = done()
+        seen = f". See what is done: crossfade report {' '.join(map(str, runs.values()))}" if runs else ""
+        more = f"; {stop}" if stop.args else ""
+        raise KeyboardInterrupt(f"{what}: {', '.join(runs) or 'nothing yet'}{seen}{more}") from stop
 
 
 def finite(tree: Any) -> Any:

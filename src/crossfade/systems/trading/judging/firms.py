@@ -18,7 +18,7 @@ from ....config import from_yaml
 from ....envs.trading.market import Market, Settings
 from ....envs.trading.params import Reason
 from ....errors import UsageError
-from ....ranges import Count, NotNegative, Positive, Range, check
+from ....ranges import Count, Finite, Positive, Range, check
 from ....reading import read_text
 from .record import Record
 
@@ -37,7 +37,7 @@ class Firm:
     """How far below the peak equity may never come; touching it ends the account."""
     trailing: Literal["intraday", "end_of_day", "none"] = "intraday"
     """Which peak: the highest equity at any moment, the highest at the end of a day, or the beginning."""
-    lock: NotNegative | None = None
+    lock: Finite | None = None
     """Profit at which the threshold stops rising; none: it never stops."""
     daily_loss: Positive | None = None
     """Loss within a day, from its beginning, that is not allowed."""
