@@ -104,7 +104,7 @@ def test_doctor_matches_and_proves_the_users_own_models(capsys, models):
 @pytest.mark.parametrize(("broken", "words"), [("wrong_net", "the same outputs"), ("ReluNet", "first.weight")])
 def test_doctor_fails_on_models_that_differ(broken, words, capsys, models):
     assert main(["doctor", "their_models:TorchNet", f"their_models:{broken}", "--input", "4x3"]) == 1
-    assert words in capsys.readouterr().err
+    assert words in capsys.readouterr().out
 
 
 def test_the_installed_command_runs():

@@ -10,7 +10,7 @@ from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.cli import main
 from crossfade.errors import UsageError
 from crossfade.systems.gflownet import RECORD as GFLOWNET
-from crossfade.systems.gflownet.population import VARYING
+from crossfade.systems.gflownet.population_jax import VARYING
 from crossfade.verbs.sweep import combinations, read_over, train
 from crossfade.verbs.sweep_report import record, show, write_page
 

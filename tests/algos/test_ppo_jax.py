@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
 
-from crossfade.algos.ppo import full, learner_jax, losses_jax, masked_jax, rollout
+from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax as rollout, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
 from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.errors import UsageError
-from crossfade.nn import normalizer_jax as normalizer
+from crossfade.nn import categorical_jax as masked_jax, normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled
 from crossfade.systems.trading import data
 from crossfade.systems.trading.config import TradingConfig
@@ -322,14 +322,15 @@ PLANTED = TradingConfig(
 )
 
 
-def learned(market, tx):
+def learned(market, optimizers):
     """The mean rewards of a run on a market, and what the policy earns on days of it that are held out."""
     system = System(PLANTED)
     system.on_device = jax.tree.map(jnp.asarray, data.market(replace(PLANTED, market=market)))
     policy, rewards = system.make_policy(system.parameters()), []
-    opt_state, carry = tx.init(policy), system.start_buffer()
+    opt_states = {name: tx.init(policy) for name, tx in optimizers.items()}
+    carry = system.start_buffer()
     for step in range(0, PLANTED.steps, 16):
-        policy, opt_state, carry, told = system.train(policy, tx, opt_state, carry, step, 16)
+        policy, opt_states, carry, told = system.train(policy, optimizers, opt_states, carry, step, 16)
         assert not told["illegal"].any()
         rewards.append(told["mean_reward"])
     return np.concatenate(rewards), System(replace(PLANTED, market=market)).evaluate(policy, None, carry).metrics
@@ -337,10 +338,10 @@ def learned(market, tx):
 
 def test_a_planted_signal_is_learned_and_nothing_where_there_is_none():
     """One program for both markets: they are data. The signal is worth half a tick of 12.50 dollars per bar."""
-    tx = learner_jax.make_optimizer(PLANTED, System(PLANTED).make_policy(System(PLANTED).parameters()))
+    optimizers = System(PLANTED).make_optimizers(System(PLANTED).make_policy(System(PLANTED).parameters()))
     before = full.train._cache_size()
-    rewards, earned = learned("planted", tx)
-    _, null = learned("martingale", tx)
+    rewards, earned = learned("planted", optimizers)
+    _, null = learned("martingale", optimizers)
     assert full.train._cache_size() == before + 1
     assert rewards[:4].mean() < 0.3 * 0.0625 < 0.8 * 0.0625 < rewards[-16:].mean()
     optimum = 12.5 * planted_optimum(bars(days=PLANTED.eval_days, mode="planted")["ES"])
@@ -354,10 +355,10 @@ from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.system_jax import System
 system = System(TradingConfig(n_envs=10_000, n_steps=128, chunk=1))
 policy = system.make_policy(system.parameters())
-tx = system.make_optimizer(policy)
-state = policy, tx.init(policy), system.start_buffer()
+optimizers = system.make_optimizers(policy)
+state = policy, {name: tx.init(policy) for name, tx in optimizers.items()}, system.start_buffer()
 for step in range(2):
-    *state, told = jax.block_until_ready(system.train(state[0], tx, *state[1:], step, 1))
+    *state, told = jax.block_until_ready(system.train(state[0], optimizers, *state[1:], step, 1))
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # ru_maxrss is the parent's too
 print(int(peak.split()[1]) / 2**20)
 """

@@ -12,11 +12,12 @@ import pytest
 from ppo_toy import DATA, WORLD, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import full, learner_jax, sharing
+from crossfade.algos.ppo import learner_jax, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.optim import sharing_jax as sharing
 from crossfade.registry import find
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.making import make_trainer
@@ -84,7 +85,7 @@ BREAKS = {
         "part",
         lambda tree, devices, axis=0: _first(tree, devices, axis),
     ),
-    "statistics of one device alone": ("each", lambda tree, devices: [tree] * devices),
+    "statistics of one device alone": ("gather_list", lambda tree, devices: [tree] * devices),
 }
 
 

@@ -129,7 +129,7 @@ def trained(mode: str, updates: int, *words: str, nudge: float = 0.0) -> tuple[d
             start = trainer.snapshot()
             bias = start.parameters["actor.0.bias"] + np.array([nudge, 0, 0])
             parameters = {**start.parameters, "actor.0.bias": bias}
-            trainer = make_trainer(find("trading"), chosen, start._replace(parameters=parameters, optimizer=None))
+            trainer = make_trainer(find("trading"), chosen, start._replace(parameters=parameters, optimizers={}))
         for method in ("collect", "collect_one_by_one"):
             if collect := getattr(trainer.system, method, None):
                 setattr(trainer.system, method, _listening(collect, actions))

@@ -11,7 +11,7 @@ from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.judging import checkpoints_jax, checkpoints_torch
 from crossfade.systems.trading.judging.stage import Stage
 from crossfade.systems.trading.system_torch import System
-from crossfade.trainers.trainer import as_arrays
+from crossfade.trainers.system import as_saved
 
 CONFIG = apply(TradingConfig(), ["days=2", "eval_days=2", "env.window=2", "hidden=8", "n_envs=2", "dtype=float64"])
 
@@ -21,7 +21,7 @@ def test_the_checkpoints_of_a_run_do_the_same_in_both_frameworks():
     for seed in range(3):
         system = System(replace(config, seed=seed))
         parameters.append({name: array * 20 for name, array in system.parameters().items()})
-        buffer = as_arrays(system.start_buffer())
+        buffer = as_saved(system.start_buffer())
         buffer["statistics"]["mean"] += rng.normal(size=config.params.observation_dim)
         buffers.append(buffer)
     stage = Stage(config)

@@ -19,10 +19,10 @@ from crossfade.envs.trading.trading_numpy import Trading
 from crossfade.systems.trading import data, evaluation
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.judging import baselines, hindsight, ledger, record, sensitivity, stage, study, tearsheet
-from crossfade.systems.trading.judging.stage import Effort, Stage
+from crossfade.systems.trading.judging.stage import Stage, StudyEffort
 
 SMALL = {"days": "2", "eval_days": "4", "env.window": "3", "hidden": "8", "dtype": "float64"}
-FEW = Effort(resamples=50)
+FEW = StudyEffort(resamples=50)
 
 
 def config(*words: str) -> TradingConfig:
@@ -148,7 +148,7 @@ def test_who_always_sells_is_the_short_trader():
     assert np.array_equal(daily, found.arrays["short_daily"])  # at a rate of 1 nothing is left to chance
     assert metrics["eval/daily"] == metrics["eval/short"] != metrics["eval/long"]
     assert metrics["eval/trades"] > 1 and metrics["eval/costs"] > 0 and metrics["eval/bust"] == 0
-    assert found.study is None and not found.files
+    assert found.study == {} and not found.files
 
 
 def test_those_who_see_nothing_enter_as_often_as_the_policy():
@@ -336,7 +336,7 @@ def test_selection_takes_the_larger_of_the_spread_of_trials_and_chance():
 
 def test_test_sets_are_named_apart():
     names = {
-        stage.test_set(chosen)
+        chosen.test_set
         for chosen in (
             config(),
             config("data_seed=1"),
@@ -348,7 +348,7 @@ def test_test_sets_are_named_apart():
         )
     }
     assert len(names) == 7
-    assert stage.test_set(config("seed=3", "hidden=16", "drawdown=100")) == stage.test_set(config())
+    assert config("seed=3", "hidden=16", "drawdown=100").test_set == config().test_set
 
 
 def test_the_rules_of_the_config_are_those_that_are_varied():

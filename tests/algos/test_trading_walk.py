@@ -15,7 +15,7 @@ from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.judging import findings, study, walk
 from crossfade.systems.trading.judging.baselines import hold
 from crossfade.systems.trading.judging.record import trade
-from crossfade.systems.trading.judging.stage import Effort, Stage
+from crossfade.systems.trading.judging.stage import Stage, StudyEffort
 from crossfade.systems.trading.pictures import pictures
 
 TINY = ("mode=torch", "n_envs=2", "n_steps=4", "hidden=4", "env.window=2", "epochs=1", "minibatches=1", "steps=1")
@@ -57,7 +57,7 @@ def test_a_walk_is_one_trial_and_each_fold_one_look_by_training_and_one_by_the_w
     folder, found, _ = walked
     tried = trials.read(folder, "trading")
     assert tried.trials == 1 == found["study"]["selection"]["trials"]
-    assert list(tried.opened.values()) == [1, 1, 1] and found["study"]["selection"]["opened"] == 1
+    assert list(tried.opened.values()) == [2, 2, 1] and found["study"]["selection"]["opened"] == 1
     sharpe = found["study"]["figures"]["sharpe"]["value"]
     assert list(tried.scores.values()) == ([] if sharpe is None else [sharpe])
 
@@ -85,7 +85,7 @@ def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, caps
     ):
         assert line in text
     written = json.loads(next((run / "eval").glob("*.json")).read_text())
-    assert written["study"]["selection"]["opened"] == 2 and written["firms"]["my firm"]["target"] == 1
+    assert written["study"]["selection"]["opened"] == 3 and written["firms"]["my firm"]["target"] == 1
     with open(run / "eval" / "trades.csv") as file:
         assert len(list(csv.DictReader(file))) == written["study"]["trades"]["number"]
     shown = pictures(RunDir.open(run).read_config(TradingConfig), {"one": run, "two": run})
@@ -138,8 +138,8 @@ def test_joined_findings_are_those_of_all_days_at_once():
 
     whole, pieces = part(slice(None)), [part(slice(0, 2)), part(slice(2, None))]
     joined = findings.join(pieces)
-    numbers = lambda of: json.dumps(study.study(config, of, Effort(resamples=30)), sort_keys=True)
+    numbers = lambda of: json.dumps(study.study(config, of, StudyEffort(resamples=30)), sort_keys=True)
     assert numbers(joined) == numbers(whole)
-    assert walk.judge(config, pieces, Effort(resamples=30))["folds"][1]["days"] == 3
+    assert walk.judge(config, pieces, StudyEffort(resamples=30))["folds"][1]["days"] == 3
     assert np.array_equal(joined.paths.low, whole.paths.low)
     assert numbers(findings.join(pieces[::-1])) != numbers(whole)

@@ -4,7 +4,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from crossfade.algos.ppo import host
+from crossfade.algos.ppo import rollout_numpy as host
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.random import random_numpy as random
 from crossfade.systems.trading import bench as trading

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from crossfade import config as settings
-from crossfade.algos.gflownet import data
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.algos.gflownet.sampling import dataset
 from crossfade.envs.dag.registry import make, params_class
 from crossfade.envs.dag.rewards import find_bad
 from crossfade.envs.dag.words.params import SequenceParams
@@ -67,7 +67,7 @@ def test_negative_values_of_a_landscape_are_refused_and_large_ones_do_not_overfl
 def test_objects_of_the_wrong_width_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 3), int))
     with pytest.raises(UsageError, match=r"one object of 2 integers in each row, got an array of shape \(4, 3\)"):
-        data.load(str(tmp_path / "x.npy"), make(params_class("grid")(), "numpy"))
+        dataset.load(str(tmp_path / "x.npy"), make(params_class("grid")(), "numpy"))
 
 
 # Rewards that are not numbers
@@ -103,7 +103,7 @@ def test_a_reward_that_is_no_number_is_named_with_its_object(line, value):
 
 @pytest.mark.parametrize("mode", ["torch", "torch_pure", "jax_minimal", "jax_policy"])
 def test_modes_on_the_host_name_the_object(line, mode, monkeypatch):
-    monkeypatch.setattr("crossfade.trainers.compiler.shutil.which", lambda name: None)  # not compiled
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for"))  # not compiled
     params = line(np.nan, "numpy", "jax", length=4)
     config = settings.apply(GFlowNetConfig(env=params), [f"mode={mode}", *SMALL])
     trainer = make_trainer(find("gflownet"), config)

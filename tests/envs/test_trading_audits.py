@@ -12,9 +12,9 @@ from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import RULES, Action, Rules, TradingParams
 from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
-from crossfade.systems.trading import learnability, world
+from crossfade.systems.trading import learnability_jax as learnability, world
 from crossfade.systems.trading.judging import record
-from crossfade.systems.trading.learnability import CONFIG, Learned
+from crossfade.systems.trading.learnability_jax import CONFIG, Learned
 
 SHORT = replace(CONFIG, steps=16)
 

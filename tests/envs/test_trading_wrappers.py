@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from trading_cases import random_market
 
-from crossfade.envs.trading.gymnax_env import EnvParams, TradingEnv
+from crossfade.envs.trading.gymnax_env_jax import EnvParams, TradingEnv
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import Action, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading

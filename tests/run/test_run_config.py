@@ -227,7 +227,7 @@ def test_later_layers_win(tmp_path):
 def test_unknown_presets_and_missing_files_are_named(tmp_path):
     with pytest.raises(UsageError, match="unknown preset 'smal'. Did you mean 'small'"):
         cf.resolve(Train(), presets={"small": ()}, preset="smal")
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match="found none"):
         cf.resolve(Train(), file=tmp_path / "absent.yaml")
 
 

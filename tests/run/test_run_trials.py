@@ -48,6 +48,17 @@ def test_parameters_to_start_from_make_another_trial(tmp_path):
     assert trials.read(tmp_path, "trading").trials == 3
 
 
+def test_a_run_that_goes_on_stays_the_trial_it_was(tmp_path):
+    with make(tmp_path) as run:
+        trials.begin(run, Settings(), weights=tmp_path / "a")
+        trials.begin(run, Settings(mode="torch"), resumed_from=Settings())
+        assert trials.read(tmp_path, "trading").trials == 1
+        trials.begin(run, Settings(steps=20), resumed_from=Settings())
+    with make(tmp_path, Settings(seed=1)) as other:  # trained before there was a ledger
+        trials.begin(other, Settings(seed=1), resumed_from=Settings(seed=1))
+    assert trials.read(tmp_path, "trading").trials == 3
+
+
 def test_scores_and_looks_are_those_of_the_trial_that_was_trained(tmp_path):
     with make(tmp_path) as run:
         trials.begin(run, Settings(), weights=tmp_path / "a")

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from torch import nn
 
 from ..errors import DifferentError
-from ..parity.verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
+from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from .optimizers_torch import read_torch
 from .step_batch import x64
 from .step_program import Program
@@ -102,10 +102,10 @@ class _Run:
             trained = [p for group in optimizer.param_groups for p in group["params"]]
             torch.nn.utils.clip_grad_norm_(trained, self.program.clip_norm)
         optimizer.step()
-        named = [n for group in self.program.groups for n in group.shapes]
+        named, owned = [n for group in self.program.groups for n in group.shapes], self.optimizer.trained
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
-            "gradient": {n: g for n, g in grads.items() if n in named or np.any(g)},
+            "gradient": {n: g for n, g in grads.items() if n in owned and (n in named or np.any(g))},
             **self._after(_arrays(module), read_torch(optimizer, module).moments),
         }
 
@@ -126,7 +126,7 @@ class _Run:
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
-        named = [n for group in self.program.groups for n in group.shapes]
+        named, owned = [n for group in self.program.groups for n in group.shapes], self.optimizer.trained
         uncounted = ("step",) if self.program.kind == "SGD" else ()
         return {
             "parameters": {n: weights[n] for n in named},

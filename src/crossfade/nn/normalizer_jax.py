@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 
 class Statistics(NamedTuple):
-    """Of all rows so far. Every weight is a share of the count, so a count too large to grow makes a moving average."""
+    """Mean and (biased) variance of every entry of the observations so far, and their number."""
 
     mean: Float[Array, " o"]
     var: Float[Array, " o"]
@@ -15,18 +15,22 @@ class Statistics(NamedTuple):
 
 
 def start(dim: int, dtype: str) -> Statistics:
-    """Nothing seen: normalising with it leaves everything as it is, apart from clipping."""
+    """The statistics of no observations: mean 0, variance 1, so that `normalize` only clips."""
     return Statistics(jnp.zeros(dim, dtype), jnp.ones(dim, dtype), jnp.zeros((), dtype))
 
 
 def merge(statistics: Statistics, x: Float[Array, "n o"]) -> Statistics:
-    """The statistics of the rows so far and these together (Chan et al. 1979, by shares instead of sums)."""
+    """The statistics of the observations so far together with the rows of `x` (Chan et al. 1979)."""
     x = x.astype(statistics.mean.dtype)
     return join(statistics, Statistics(x.mean(0), x.var(0), jnp.array(len(x), x.dtype)))
 
 
 def join(one: Statistics, other: Statistics) -> Statistics:
-    """The statistics of the rows of both."""
+    """The statistics of two sets of observations together (Chan et al. 1979).
+
+    With the share s = n_2 / (n_1 + n_2) and d = m_2 - m_1: mean = m_1 + s d, var = (1 - s) v_1 + s v_2 + s (1 - s) d^2.
+    Written in shares, a count too large to grow gives a moving average; sums of squares would overflow.
+    """
     count = one.count + other.count
     share = other.count / count
     delta = other.mean - one.mean
@@ -38,7 +42,7 @@ def join(one: Statistics, other: Statistics) -> Statistics:
 
 
 def normalize(statistics: Statistics, x: Float[Array, "*n o"], clip: float = 10.0) -> Float[Array, "*n o"]:
-    """Rows in units of the deviation from the mean, in the precision of the statistics."""
+    """(x - mean) / sqrt(var + 1e-8), clipped to [-clip, clip], in the precision of the statistics."""
     mean, var, _ = statistics
     spread = lambda v: jnp.broadcast_to(v, x.shape)
     return jnp.clip((x.astype(mean.dtype) - spread(mean)) / spread(jnp.sqrt(var + 1e-8)), -clip, clip)

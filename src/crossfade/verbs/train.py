@@ -49,17 +49,16 @@ class Train(Common):
         if self.resume is not None:
             with RunDir.open(self.resume, write=True) as run:
                 system, words = _resumed(run, self.words)
-                config = read_config(system, words, run.config_path)
-                result = train(system, config, run, resume=True, quiet=quiet)
+                result = train(system, read_config(system, words, run.config_path), run, resume=True, quiet=quiet)
         else:
             system, words = read_system(self.words)
-            config, start = read_config(system, words, self.config, self.preset), None
-            if self.weights is not None:
-                start, note = adopt(system, config, self.weights)
-                if note and not quiet:
-                    print(note)
-            place = system.place
-            with RunDir.create(self.runs_dir, system.name, config.parts, config.seed, config, place=place) as run:
+            config = read_config(system, words, self.config, self.preset)
+            start, note = (None, "") if self.weights is None else adopt(system, config, self.weights)
+            if note and not quiet:
+                print(note)
+            with RunDir.create(
+                self.runs_dir, system.name, config.parts, config.seed, config, place=system.place
+            ) as run:
                 result = train(system, config, run, start=start, weights=self.weights, quiet=quiet)
         if self.json:
             return print_json({"run": str(run.path), **result})

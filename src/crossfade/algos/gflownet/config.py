@@ -66,7 +66,7 @@ class GFlowNetConfig(RunConfig):
     """Probability, per trajectory and step, of acting uniformly at random."""
     temperature: Positive = 1.0
     """The sampler divides its logits by this."""
-    subtb_lambda: Positive = 0.9
+    subtb_lambda: NotNegative = 0.9
     """SubTB weighs a sub-trajectory of length n by lambda ** n."""
     regression: Literal["square", "half", "huber", "exponential", "linex"] = "square"
     """What is done to a residual."""

@@ -17,10 +17,10 @@ def gae(
     gae_lambda: float,
     truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap",
 ) -> Float[Array, "t n"]:
-    """The advantage of every action; with the value added, the return that the critic learns.
+    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode (Schulman et al. 2016).
 
-    `next_value` is that of the state a step led to, before any reset. Where an episode was cut off, `bootstrap` goes on
-    with it, `terminal` takes it as 0 and `mask` gives the step no advantage at all, as Brax does.
+    delta = r + gamma V(s') - V(s), without V(s') where the episode terminated. Where it was cut off: `bootstrap` keeps
+    V(s'), `terminal` drops it, `mask` makes the step count for nothing.
     """
     ended = terminated | truncated
     final = ended if truncation == "terminal" else terminated

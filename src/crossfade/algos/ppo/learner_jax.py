@@ -11,8 +11,8 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from ...nn.layers_jax import filled
+from ...optim import sharing_jax as sharing
 from ...optim.clipping_jax import clip_by_global_norm
-from . import sharing
 from .batch import Minibatch, Rollout
 from .config import PPOConfig
 from .gae_jax import gae
@@ -25,19 +25,19 @@ CACHE = 2**20  # bytes of a core's second cache
 
 
 def make_policy(config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, Any]) -> ActorCritic:
-    """The network of a config with the given parameters, by name, in `config.dtype`."""
+    """The network of a config that holds these parameters, in the config's precision."""
     policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers)
     return filled(policy, parameters, config.dtype)
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> optax.GradientTransformation:
-    """torch's gradient clipping and Adam, without the learning rate: `update` is given that."""
+    """Adam; its learning rate is set for every update."""
     adam = optax.scale_by_adam(eps=config.adam_eps)
     return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"]:
-    """Of every step of a rollout, by the critic that was there."""
+    """Generalised advantage estimates of every step, by the values that the critic gave when it acted."""
     return gae(
         rollout.reward,
         rollout.value,
@@ -51,7 +51,7 @@ def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"
 
 
 def weights(advantage: Float[Array, " n"], config: PPOConfig) -> Float[Array, " n"]:
-    """Advantages as the loss of a minibatch weighs them: in their own mean and (biased) deviation, or as they are."""
+    """(A - mean A) / (std A + 1e-8) over a minibatch, with the biased deviation; A itself if so configured."""
     if not config.normalize_advantages:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)

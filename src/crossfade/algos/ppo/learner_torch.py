@@ -20,7 +20,7 @@ Info = dict[str, Tensor]
 def make_policy(
     config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, np.ndarray]
 ) -> ActorCritic:
-    """The network, holding these parameters in the config's precision."""
+    """The network of a config that holds these parameters, in the config's precision."""
     policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers, config.base)
     policy.to(getattr(torch, config.dtype))
     policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
@@ -28,12 +28,12 @@ def make_policy(
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> torch.optim.Adam:
-    """Adam; its learning rate is set anew for every update."""
+    """Adam; its learning rate is set for every update."""
     return torch.optim.Adam(policy.parameters(), lr=config.lr, eps=config.adam_eps)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs"]:
-    """How much better than expected each action was."""
+    """Generalised advantage estimates of every step, by the values that the critic gave when it acted."""
     return gae(
         rollout.reward,
         rollout.value,
@@ -47,7 +47,7 @@ def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs
 
 
 def weights(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tensor, " n"]:
-    """Advantages as the loss of a minibatch weighs them: with mean 0 and deviation 1 (ddof 0), if so configured."""
+    """(A - mean A) / (std A + 1e-8) over a minibatch, with the biased deviation; A itself if so configured."""
     if not config.normalize_advantages:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

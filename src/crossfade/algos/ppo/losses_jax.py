@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ...nn.categorical_jax import entropy, log_prob_of, log_probs
 from .batch import Minibatch
 from .config import PPOConfig
-from .masked_jax import entropy, log_prob_of, log_probs
 from .network_jax import ActorCritic
 
 
 def policy_loss(log_ratio: Float[Array, " n"], advantage: Float[Array, " n"], clip: float) -> Float[Array, ""]:
-    """The surrogate, pessimistic about ratios that have moved further than `clip`."""
+    """-E min(rho A, clip(rho, 1 - eps, 1 + eps) A) with rho = pi / pi_old (Schulman et al. 2017)."""
     ratio = jnp.exp(log_ratio)
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
 
@@ -18,7 +18,7 @@ def policy_loss(log_ratio: Float[Array, " n"], advantage: Float[Array, " n"], cl
 def value_loss(
     value: Float[Array, " n"], old_value: Float[Array, " n"], returns: Float[Array, " n"], clip: float | None
 ) -> Float[Array, ""]:
-    """Half the squared error, with `clip` the larger of the value's and of the value's kept that near the old one."""
+    """1/2 E (V - R)^2; clipped, the larger of that and the same for a V held near the OLD value."""
     error = jnp.square(value - returns)
     if clip is not None:
         near = old_value + jnp.clip(value - old_value, -clip, clip)
@@ -29,7 +29,7 @@ def value_loss(
 def loss(
     network: ActorCritic, batch: Minibatch, config: PPOConfig
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """The value to make small on a minibatch, and what it is made of."""
+    """Policy loss, value loss and entropy bonus of a minibatch, and what to log about them."""
     logits, value = network(batch.observation)
     log_p = log_probs(logits, batch.mask, config.floor)
     log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...nn.categorical_torch import entropy, log_prob_of, log_probs
 from .batch import Minibatch
 from .config import PPOConfig
-from .masked_torch import entropy, log_prob_of, log_probs
 
 Scalar = Float[Tensor, ""]
 Vector = Float[Tensor, " n"]

@@ -11,10 +11,11 @@ from ...nn.layers_jax import apply_to_rows as apply, trunk
 
 
 class ActorCritic(eqx.Module):
-    """Logits and a value for each observation. Parameters start at zero: fill them with those of init.py.
+    """Logits of the actions and the value of the state.
 
-    network=mlp: a tanh trunk and linear heads. network=seed: the published trunk of 256-256, each layer a ReLU and then
-    a LayerNorm, and heads with a hidden layer of 128; `hidden` and `layers` are not for it.
+    `mlp`: tanh layers, then a linear actor and a linear critic. `seed`: two times Linear, ReLU, LayerNorm of width 256,
+    then for each head Linear, ReLU of width 128 and Linear. `base` are the inputs and actions of the network that this
+    one has grown from, if it has.
     """
 
     trunk: tuple[eqx.nn.Linear, ...]

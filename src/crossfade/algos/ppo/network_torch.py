@@ -10,8 +10,8 @@ class ActorCritic(nn.Module):
     """Logits of the actions and the value of the state.
 
     `mlp`: tanh layers, then a linear actor and a linear critic. `seed`: two times Linear, ReLU, LayerNorm of width 256,
-    then for each head Linear, ReLU of width 128 and a linear output. `base`: inputs and actions of the network it may
-    have grown from.
+    then for each head Linear, ReLU of width 128 and Linear. `base` are the inputs and actions of the network that this
+    one has grown from, if it has.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from ...envs.trading.params import TradingParams
 
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
-OLD_WORLD = Path(__file__).parents[3] / "benchmarks" / "trading_pandas.py"
+OLD_WORLD = Path(__file__).parents[4] / "benchmarks" / "trading_pandas.py"
 
 
 @runtime_checkable
@@ -214,7 +214,7 @@ class Ppo:
     def __init__(self, words: list[str], updates: int = 1, processes: bool = False):
         import torch
 
-        from ...algos.ppo import host
+        from ...algos.ppo import rollout_numpy as host
         from ...config import apply
         from ...trainers.making import make_trainer
         from . import RECORD, system_torch

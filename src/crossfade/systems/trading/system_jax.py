@@ -8,13 +8,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Int32, PyTree
 
-from ...algos.ppo import full, host, init, learner_jax, losses_jax, sharing
+from ...algos.ppo import init, learner_jax, losses_jax, rollout_numpy as host, train_jax as full
 from ...algos.ppo.batch import Carry, Minibatch, Rollout
-from ...algos.ppo.masked_jax import choose, log_prob_of, log_probs
 from ...algos.ppo.network_jax import ActorCritic
 from ...algos.ppo.optimizer import optimizer_record
 from ...envs.trading.trading_jax import Trading
 from ...nn import normalizer_jax
+from ...nn.categorical_jax import choose, log_prob_of, log_probs
+from ...optim import sharing_jax as sharing
 from ...optim.state import OptimizerState
 from ...random import random_numpy as random
 from ...trainers.system import Objective
@@ -155,8 +156,9 @@ class System:
 
 def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
     """What the network with these parameters says of normalised observations."""
-    policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
-    return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
+    with jax.enable_x64(config.dtype == "float64"):
+        policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+        return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
 
 
 def _value(policy: ActorCritic, observation: Float[Array, "n o"]) -> Float[Array, " n"]:

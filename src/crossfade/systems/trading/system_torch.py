@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...algos.ppo import host, init, learner_torch, losses_torch, pure
+from ...algos.ppo import init, learner_torch, losses_torch, pure_torch as pure, rollout_numpy as host
 from ...algos.ppo.batch import Carry, Minibatch, Rollout
-from ...algos.ppo.masked_torch import ILLEGAL, choose, log_prob_of, log_probs
 from ...algos.ppo.network_torch import ActorCritic
+from ...algos.ppo.optimizer import optimizer_record
+from ...nn.categorical_torch import ILLEGAL, choose, log_prob_of, log_probs
+from ...optim.state import OptimizerState
 from ...random import random_numpy as random
 from ...trainers.system import Info, Objective, PureState, Scheduled
 from . import data, evaluation, world
@@ -52,6 +54,9 @@ class System:
     def make_optimizers(self, policy: ActorCritic) -> dict[str, Scheduled]:
         """Adam without a scheduler: `learn` sets its rate for every update."""
         return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
+
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Accounts, statistics of observations and episodes under way: at the start, or as a checkpoint holds them."""

@@ -111,7 +111,7 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
     import jax
     import jax.numpy as jnp
 
-    from ...algos.ppo.rollout import collect, draw
+    from ...algos.ppo.rollout_jax import collect, draw
     from . import world
     from .system_jax import System
 

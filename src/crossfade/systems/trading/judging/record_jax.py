@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32
 
-from ....algos.ppo.masked_jax import choose, log_probs
 from ....algos.ppo.network_jax import ActorCritic
 from ....envs.trading.market import Market, Settings, State
 from ....envs.trading.params import Action
 from ....envs.trading.trading_jax import Trading
+from ....nn.categorical_jax import choose, log_probs
 from ....nn.normalizer_jax import Statistics, normalize
 from .record import Record
 

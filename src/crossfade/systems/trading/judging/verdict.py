@@ -1,5 +1,6 @@
 """What `crossfade eval` says of a trader: the study, and how much of it is left once every look is counted."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def judge(run: RunDir, config: TradingConfig, found: TradingEvaluation, effort: 
     picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()), dailies)
     chosen = {**picked, "opened": tried.opened[found.test_set]}
     study = {**found.study, **({"checkpoints": curve} if curve else {}), "selection": chosen}
-    return Judged({"study": study}, sheet(found.test_set, study))
+    firms = {name: asdict(firm) for name, firm in effort.rules.items()}
+    return Judged({"firms": firms, "study": study}, sheet(found.test_set, study))
 
 
 def sheet(title: str, study: dict[str, Any]) -> list[str]:

@@ -84,7 +84,7 @@ class Audit(Common):
         return {"causality": rows}
 
     def _learnability(self) -> dict[str, list[dict[str, Any]]]:
-        from ..learnability import learnability
+        from ..learnability_jax import learnability
 
         found = learnability(seed=self.seed)
         return {"learnability": [{"passed": f.passed, **f._asdict(), "share": f.share} for f in found]}

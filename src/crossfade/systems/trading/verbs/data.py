@@ -52,12 +52,14 @@ class Import(Check):
 
     to: Path = Path("bars")
     """Folder that gets CONTRACT.safetensors and the report as CONTRACT.json."""
+    replace: bool = False
+    """Overwrite other bars of this contract that are there already."""
 
     def run(self) -> int:
         from ....envs.trading.importers import store
 
         imported = self._read()
-        self._show(imported, written=str(store.save(self.to, self.contract, imported)))
+        self._show(imported, written=str(store.save(self.to, self.contract, imported, replace=self.replace)))
         return 0
 
 

@@ -1,0 +1,101 @@
+"""The face of a world that agents act in: all that an algorithm asks of one. Framework-free.
+
+A world is written twice, in NumPy and in JAX (`<env>_numpy.py` | `<env>_jax.py`): a `World` in each, with the same
+sizes, the same rules, and states in the same NamedTuple of arrays (which may hold further NamedTuples). Its functions
+are pure and take any number of environments at once, `*batch` below, also none. What they read comes in two parts:
+`data` is large and fixed, such as prices or a map; `settings` are a few numbers that may be others in the next update.
+Both are arguments, so that no value of theirs is compiled in. A world without them is given None.
+
+All randomness is data. `begin` is given uniform numbers; a world whose steps are random keeps a key in its state.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class Discrete(NamedTuple):
+    """One of `n` actions, an integer from 0 to n - 1."""
+
+    n: int
+
+
+class Continuous(NamedTuple):
+    """`dim` numbers from -1 to 1; the world scales them to what it needs, such as torques."""
+
+    dim: int
+
+
+ActionSpace = Discrete | Continuous
+
+
+@runtime_checkable
+class Outcome(Protocol):
+    """What a step gives beside the next state, (*batch,) each: a NamedTuple, in which a world may put more."""
+
+    @property
+    def reward(self) -> Any: ...
+
+    @property
+    def terminated(self) -> Any:
+        """The episode ended by the rules of the world: nothing can be earned after it."""
+        ...
+
+    @property
+    def truncated(self) -> Any:
+        """It was cut off, though it might have gone on. Never together with `terminated`."""
+        ...
+
+
+@runtime_checkable
+class World(Protocol):
+    """Environments as pure functions of their states. Hashable: JAX compiles programs for it."""
+
+    @property
+    def observation_dim(self) -> int:
+        """Numbers in an observation."""
+        ...
+
+    @property
+    def action_space(self) -> ActionSpace: ...
+
+    @property
+    def start_numbers(self) -> int:
+        """Uniform numbers from which `begin` draws how an episode begins."""
+        ...
+
+    def begin(self, data: Any, settings: Any, uniform: Any) -> Any:
+        """The states in which episodes begin, from numbers in [0, 1): (*batch, start_numbers) float32."""
+        ...
+
+    def observe(self, data: Any, settings: Any, state: Any) -> Any:
+        """What a policy sees: (*batch, observation_dim) float32."""
+        ...
+
+    def mask(self, data: Any, settings: Any, state: Any) -> Any:
+        """Which actions are legal, at least one: (*batch, n) bool. None where all of them always are."""
+        ...
+
+    def step(self, data: Any, settings: Any, state: Any, action: Any) -> tuple[Any, Outcome]:
+        """The states after an action, (*batch,) or (*batch, dim), before any reset; and what came of it."""
+        ...
+
+
+@runtime_checkable
+class Envs(Protocol):
+    """Environments in NumPy, side by side, that hold their states: a world at work on the host."""
+
+    @property
+    def state(self) -> Any:
+        """As `World` has it, (envs,) in front of every field."""
+        ...
+
+    def observe(self) -> Any: ...
+
+    def mask(self) -> Any: ...
+
+    def step(self, action: Any) -> Outcome:
+        """Acts in every environment; one that has ended stays where it is until `restart`."""
+        ...
+
+    def restart(self, where: Any, uniform: Any) -> None:
+        """Begins new episodes where `where`, (envs,) bool, says so, from numbers (envs, start_numbers)."""
+        ...
