@@ -47,15 +47,17 @@ def telling(what: str, done: Callable[[], Mapping[str, Path]]) -> Iterator[None]
 def finite(tree: Any) -> Any:
     """The same tree, ready for JSON: None in place of numbers that it has not, text in place of paths."""
     if isinstance(tree, dict):
-        return {name: finite(value) for name, value in tree.items()}
+        return {str(name): finite(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [finite(value) for value in tree]
     if isinstance(tree, Path):
         return str(tree)
+    if hasattr(tree, "tolist"):  # an array or a number of NumPy's
+        return finite(tree.tolist())
     return None if isinstance(tree, float) and not math.isfinite(tree) else tree
 
 
 def print_json(value: Any) -> int:
     """Strict JSON on standard output."""
-    print(json.dumps(finite(value), indent=1))
+    print(json.dumps(finite(value), indent=1, allow_nan=False))
     return 0
