@@ -126,7 +126,7 @@ class _Run:
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
-        named, owned = [n for group in self.program.groups for n in group.shapes], self.optimizer.trained
+        named = [n for group in self.program.groups for n in group.shapes]
         uncounted = ("step",) if self.program.kind == "SGD" else ()
         return {
             "parameters": {n: weights[n] for n in named},
