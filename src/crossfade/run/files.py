@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import secrets
 import stat
@@ -85,6 +86,24 @@ def write_text(path: Path, text: str) -> Path:
 def write_json(path: Path, value: Any) -> Path:
     """Strict JSON: NaN and infinity are refused, since other readers would."""
     return write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def finite(tree: Any) -> Any:
+    """The same tree, ready for JSON: None in place of numbers that it has not, text in place of paths."""
+    if isinstance(tree, dict):
+        return {str(name): finite(value) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [finite(value) for value in tree]
+    if isinstance(tree, Path):
+        return str(tree)
+    if hasattr(tree, "tolist"):  # an array or a number of NumPy's
+        return finite(tree.tolist())
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
+
+
+def strict_json(value: Any) -> str:
+    """Text of JSON without NaN and infinity, which most readers refuse."""
+    return json.dumps(finite(value), indent=1, allow_nan=False)
 
 
 def write_array(path: Path, array: np.ndarray) -> Path:

@@ -129,9 +129,15 @@ def train(
 
 def train_to_end(system: System, config: RunConfig, run: RunDir, *, quiet: bool = False) -> dict[str, Any]:
     """`train` for those who go on afterwards: a run that was stopped before its end stops them too."""
-    result = train(system, config, run, quiet=quiet)
+    result, stopped = {}, None
+    try:
+        result = train(system, config, run, quiet=quiet)
+    except KeyboardInterrupt as stop:  # the second one, which does not wait for a checkpoint
+        stopped = stop
     if run.result is None:
-        raise KeyboardInterrupt
+        saved = any(run.checkpoints.iterdir())
+        hint = (f"go on with the run under way: crossfade train --resume {run.path}",) if saved else ()
+        raise KeyboardInterrupt(*hint) from stopped
     return result
 
 
