@@ -14,6 +14,7 @@ from ppo_toy import DATA, WORLD, rates, settings, small, started
 from crossfade import checkpoint
 from crossfade.algos.ppo import learner_jax, train_jax as full
 from crossfade.algos.ppo.batch import Minibatch
+from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
@@ -64,7 +65,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_one_seed_gives_the_same_run_on_any_number_of_devices(devices, changes, x64):
     config = small(n_envs=8, minibatches=2, **changes)
     metrics, end = walked(config)
@@ -156,7 +157,7 @@ def test_a_run_of_its_own_makes_its_devices_and_is_resumed_exactly(tmp_path):
     def call(*more: str) -> None:
         subprocess.run([sys.executable, "-m", "crossfade", "train", *more], check=True, env=free, capture_output=True)
 
-    call("trading", *words, "steps=6", "--runs-dir", str(tmp_path / "whole"))
+    assert main(["train", "trading", *words, "steps=6", "--runs-dir", str(tmp_path / "whole")]) == 0
     call("trading", *words, "steps=4", "--runs-dir", str(tmp_path / "cut"))
     cut, whole = (next((tmp_path / name / "trading").iterdir()) for name in ("cut", "whole"))
     call("--resume", str(cut), "steps=6", "--quiet")
