@@ -42,7 +42,7 @@ class Rules:
     break_even: Literal["never_lowers", "sets"] = "never_lowers"
     """Moving the stop to break-even keeps a better stop, or replaces it."""
     trail_mask: Literal["in_profit", "in_position"] = "in_profit"
-    """When ENABLE_TRAIL is legal; `in_position` shows it as legal and ignores it out of profit."""
+    """Where ENABLE_TRAIL is legal; with `in_position` it is legal in every position, and does nothing at a loss."""
     drawdown: Literal["worst_in_bar", "close"] = "worst_in_bar"
     """The equity that is held against the floor."""
     reward: Literal["equity", "seed_jax", "seed_pandas"] = "equity"

@@ -63,7 +63,7 @@ def _turn(contender: Contender, n: int) -> dict[str, float]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has started."""
+    """The CPU seconds of this process and its children."""
     ticks = 0
     for child in multiprocessing.active_children():
         fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()

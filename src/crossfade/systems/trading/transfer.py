@@ -88,7 +88,7 @@ def divergence(logits: Float[np.ndarray, "n 6"], mask: Bool[np.ndarray, "n 6"]) 
 
 
 def statistics(config: TradingConfig, buffer: Mapping[str, Any] | None, saved: TradingConfig | None) -> Statistics:
-    """Those of the observations of a run, without which its parameters mean nothing."""
+    """The observation statistics of a run, which its parameters were trained with."""
     if saved is not None:
         _check_same(SEEN, saved, config)
     if buffer is None:

@@ -90,7 +90,7 @@ class Walk(Common):
         return run, found.findings
 
     def _selection(self, run: "RunDir", config: "TradingConfig", study: dict[str, Any], name: str) -> dict[str, Any]:
-        """With what the ledger knows. The trial's score becomes that of all folds together."""
+        """The study with the ledger's trial count. The trial's score becomes that of all folds together."""
         from ....run import trials
         from ..judging.study import selection
 
