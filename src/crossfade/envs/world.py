@@ -45,6 +45,14 @@ class Outcome(Protocol):
         ...
 
 
+class BareOutcome(NamedTuple):
+    """An outcome with nothing more in it."""
+
+    reward: Any
+    terminated: Any
+    truncated: Any
+
+
 @runtime_checkable
 class World(Protocol):
     """Environments as pure functions of their states. Hashable: JAX compiles programs for it."""
@@ -62,19 +70,19 @@ class World(Protocol):
         """Uniform numbers from which `begin` draws how an episode begins."""
         ...
 
-    def begin(self, data: Any, settings: Any, uniform: Any) -> Any:
+    def begin(self, data: Any, settings: Any, uniform: Any, /) -> Any:
         """The states in which episodes begin, from numbers in [0, 1): (*batch, start_numbers) float32."""
         ...
 
-    def observe(self, data: Any, settings: Any, state: Any) -> Any:
+    def observe(self, data: Any, settings: Any, state: Any, /) -> Any:
         """What a policy sees: (*batch, observation_dim) float32."""
         ...
 
-    def mask(self, data: Any, settings: Any, state: Any) -> Any:
+    def mask(self, data: Any, settings: Any, state: Any, /) -> Any:
         """Which actions are legal, at least one: (*batch, n) bool. None where all of them always are."""
         ...
 
-    def step(self, data: Any, settings: Any, state: Any, action: Any) -> tuple[Any, Outcome]:
+    def step(self, data: Any, settings: Any, state: Any, action: Any, /) -> tuple[Any, Outcome]:
         """The states after an action, (*batch,) or (*batch, dim), before any reset; and what came of it."""
         ...
 
@@ -92,10 +100,10 @@ class Envs(Protocol):
 
     def mask(self) -> Any: ...
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Any, /) -> Outcome:
         """Acts in every environment; one that has ended stays where it is until `restart`."""
         ...
 
-    def restart(self, where: Any, uniform: Any) -> None:
+    def restart(self, where: Any, uniform: Any, /) -> None:
         """Begins new episodes where `where`, (envs,) bool, says so, from numbers (envs, start_numbers)."""
         ...

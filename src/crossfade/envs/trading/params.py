@@ -6,6 +6,7 @@ from typing import Literal
 
 from ...errors import UsageError
 
+START_NUMBERS = 5  # uniform numbers from which the beginning of an episode is drawn
 POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
 
 

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32, Num
 
+from ..world import Discrete
 from .market import Market, Outcome, Settings, State
-from .params import Action, Reason, TradingParams
+from .params import START_NUMBERS, Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 
@@ -32,6 +33,18 @@ class Trading:
     """See `TradingParams`. Every method takes accounts of any batch shape, also one account without batch."""
 
     params: TradingParams
+
+    @property
+    def observation_dim(self) -> int:
+        return self.params.observation_dim
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(self.params.n_actions)
+
+    @property
+    def start_numbers(self) -> int:
+        return START_NUMBERS
 
     def draw_start(
         self, market: Market, uniform: Float[Array, "*batch 2"]

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int32
 
 from ...errors import UsageError
+from ..world import Discrete
 from .market import Market, Outcome, Settings, State
-from .params import Action, Reason, TradingParams
+from .params import START_NUMBERS, Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 Ints = Int32[np.ndarray, "*batch"]
@@ -19,6 +20,18 @@ class Trading:
     """See `TradingParams`."""
 
     params: TradingParams
+
+    @property
+    def observation_dim(self) -> int:
+        return self.params.observation_dim
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(self.params.n_actions)
+
+    @property
+    def start_numbers(self) -> int:
+        return START_NUMBERS
 
     def draw_start(self, market: Market, uniform: Float[np.ndarray, "*batch 2"]) -> tuple[Ints, Ints]:
         """A market and a bar after which an episode may begin, from two uniform numbers."""

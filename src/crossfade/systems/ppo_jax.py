@@ -1,0 +1,169 @@
+"""PPO on a world as the trainers see it, JAX half. Twin: ppo_torch.py. A system adds its world and its evaluation."""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+
+from ..algos.ppo import init, learner_jax, losses_jax, rollout_numpy, sharing, train_jax
+from ..algos.ppo.batch import Carry, Minibatch, Rollout
+from ..algos.ppo.config import PPOConfig
+from ..algos.ppo.network_jax import ActorCritic
+from ..algos.ppo.optimizer import optimizer_record
+from ..algos.ppo.start import keys, start
+from ..envs.vector_numpy import Vectorized
+from ..envs.world import Envs, World
+from ..nn import normalizer_jax
+from ..optim.state import OptimizerState
+from ..random import random_numpy as random
+from ..trainers.system import Objective
+
+SOLE = "policy"  # the name of its one optimiser
+Config = TypeVar("Config", bound=PPOConfig)
+
+
+class Batch(NamedTuple):
+    """What one update learns from, as arrays: a number that is none would compile anew whenever it changes."""
+
+    rollout: Rollout  # its `state` is what was `Seen`
+    order: Int[Array, "epochs n"]
+    learning_rate: Float[Array, ""]
+    info: dict[str, Array]
+
+
+class PPOSystem(Generic[Config]):
+    """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them."""
+
+    def __init__(self, config: Config, world: World, compiled: World, data: Any = None):
+        """`world` is the NumPy one, `compiled` the same in JAX, `data` what they read."""
+        self.config, self.world, self.compiled = config, world, compiled
+        self.actions = learner_jax.make_actions(config, world.action_space)
+        self.key, self.init_key, _ = keys(config)
+        self.use(data)
+        self._act, self._greedy, self._value = map(jax.jit, (self._act_eagerly, self._greedy_eagerly, _value))
+
+    def use(self, data: Any) -> None:
+        """Goes on in other data, which compiles nothing anew if its arrays have the same shapes."""
+        self.data = data
+        there = data is not None and self.config.mode == "jax_full"
+        self.on_device = sharing.place(data, self.config.devices) if there else None
+
+    def settings(self, step: int) -> Any:
+        """What the world is told in update `step`; other values of the same form compile nothing anew."""
+        return None
+
+    def envs(self, settings: Any, state: Any) -> Envs:
+        """Environments in these states, stepped together."""
+        return Vectorized(self.world, self.data, settings, state)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        actions = self.actions
+        return init.parameters(
+            self.config, self.world.observation_dim, actions.n_outputs, actions.n_free, self.init_key
+        )
+
+    def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
+        return learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
+
+    def make_optimizers(self, policy: ActorCritic) -> dict[str, optax.GradientTransformation]:
+        return {SOLE: learner_jax.make_optimizer(self.config, policy)}
+
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
+
+    def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
+        """Environments, statistics of observations and episodes under way; in jax_full within the compiled program."""
+        carry = start(self.config, self.world, self.data, self.settings(0), saved)
+        if self.config.mode != "jax_full":
+            return carry
+        carry = carry._replace(statistics=normalizer_jax.Statistics(*carry.statistics))
+        return jax.tree.map(jnp.array, carry)  # copies: training gives them away
+
+    def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Array, dict[str, Array]]:
+        return losses_jax.loss(policy, batch, self.actions, self.config)
+
+    def objectives(self) -> dict[str, Objective]:
+        return {SOLE: Objective(self.loss, self.config.clip_norm)}
+
+    def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Batch, Carry]:
+        config, floats = self.config, lambda x: jnp.array(x, self.config.dtype)
+        envs, key = self.envs(self.settings(step), buffer.state), random.fold_in(self.key, step)
+        noise = rollout_numpy.draw(key, config, self.actions, self.world.start_numbers)
+        act = lambda *seen: jax.device_get(self._act(policy, *seen))
+        value = lambda observation: jax.device_get(self._value(policy, observation))
+        rollout, carry, info = rollout_numpy.collect(act, value, envs, buffer, noise, config)
+        numbers = {name: floats(number) for name, number in info.items()}
+        return Batch(rollout, jnp.asarray(noise.order), floats(config.learning_rate(step)), numbers), carry
+
+    def update(
+        self,
+        policy: ActorCritic,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
+        batch: Batch,
+    ) -> tuple[ActorCritic, dict[str, PyTree], dict[str, Array]]:
+        taken, advantage = batch.rollout, learner_jax.advantages(batch.rollout, self.config)
+        returns, (observation, mask) = taken.value + advantage, taken.state
+        columns = Minibatch(observation, mask, taken.action, taken.log_prob, taken.value, returns, advantage)
+        steps = jax.tree.map(lambda column: jnp.asarray(column).reshape(-1, *column.shape[2:]), columns)
+        policy, opt_state, info = learner_jax.update_epochs(
+            policy,
+            optimizers[SOLE],
+            opt_states[SOLE],
+            lambda index: jax.tree.map(lambda column: column[index], steps),
+            batch.order,
+            batch.learning_rate,
+            self.actions,
+            self.config,
+        )
+        return policy, {SOLE: opt_state}, {**info, **batch.info}
+
+    def train(
+        self,
+        policy: ActorCritic,
+        optimizers: dict[str, optax.GradientTransformation],
+        opt_states: dict[str, PyTree],
+        buffer: Carry,
+        step: int,
+        n: int,
+    ) -> tuple[ActorCritic, dict[str, PyTree], Carry, dict[str, Array]]:
+        config, steps = self.config, range(step, step + n)
+        settings = jax.tree.map(lambda *values: np.stack(values), *map(self.settings, steps))
+        rates = np.array([config.learning_rate(i) for i in steps], config.dtype)
+        tx, inputs = optimizers[SOLE], (policy, opt_states[SOLE], buffer)
+        policy, opt_state, buffer = sharing.place(inputs, config.devices, train_jax.PLACES)
+        key = jax.random.wrap_key_data(jnp.asarray(self.key))
+        policy, opt_state, buffer, metrics = train_jax.train(
+            policy, tx, opt_state, buffer, self.compiled, self.on_device, settings, rates, key, step, config
+        )
+        return policy, {SOLE: opt_state}, buffer, metrics
+
+    def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+        """(normalised observation, mask) -> the most probable action, as the world is given it."""
+        return lambda observation, mask: jax.device_get(self._greedy(policy, observation, mask))
+
+    def _greedy_eagerly(
+        self, policy: ActorCritic, observation: Float[Array, "n o"], mask: Bool[Array, "n a"] | None
+    ) -> Shaped[Array, "n ..."]:
+        outputs = self.actions.masked(policy(observation)[0], mask)
+        return self.actions.executed(self.actions.mode(outputs))
+
+    def _act_eagerly(
+        self,
+        policy: ActorCritic,
+        observation: Float[Array, "n o"],
+        mask: Bool[Array, "n a"] | None,
+        noise: Float[Array, "n d"],
+    ) -> tuple[Shaped[Array, "n ..."], Shaped[Array, "n ..."], Float[Array, " n"], Float[Array, " n"]]:
+        outputs, value = policy(observation)
+        outputs = self.actions.masked(outputs, mask)
+        action = self.actions.sample(outputs, noise)
+        return action, self.actions.executed(action), self.actions.log_prob(outputs, action), value
+
+
+def _value(policy: ActorCritic, observation: Float[Array, "n o"]) -> Float[Array, " n"]:
+    return policy(observation)[1]
