@@ -17,6 +17,7 @@ INNER = {"bridge/dataflow", "parity/side", "random/threefry"}  # two sides of a 
 OWN_ARGUMENTS = {
     "update",
     "update_epochs",
+    "collect",
 }  # in torch an optimiser is changed in place, in JAX its state goes in and comes out
 
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppo_toy import DATA, WORLD, rates, settings, small, started
+from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import learner_jax, sharing, train_jax as full
+from crossfade.algos.ppo import learner_jax, sharing, train_jax
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.config import apply
 from crossfade.errors import UsageError
@@ -40,8 +40,8 @@ TRADING = (
 def walked(config, n=4):
     """The metrics and the end of a run in the toy world."""
     policy, tx, opt_state, carry = started(config)
-    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, full.PLACES)
-    *end, metrics = full.train(
+    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, train_jax.PLACES)
+    *end, metrics = train_jax.train(
         policy, tx, opt_state, carry, WORLD, DATA, settings(n), rates(config, 0, n), jax.random.key(7), 0, config
     )
     return jax.device_get(metrics), jax.device_get(end)
@@ -97,7 +97,9 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
     config = small(n_envs=8, minibatches=2, seed=3)
     _, end = walked(config)
     monkeypatch.setattr(sharing, name, broken)
-    monkeypatch.setattr(full, "train", jax.jit(full.train.__wrapped__, static_argnames=("tx", "world", "config")))
+    monkeypatch.setattr(
+        train_jax, "train", jax.jit(train_jax.train.__wrapped__, static_argnames=("tx", "world", "config"))
+    )
     _, other = walked(replace(config, devices=2))
     assert differ(end, other) > 1e-6
 
@@ -169,11 +171,12 @@ def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch)
     mask = np.ones((96, 3), bool)
     columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
     steps = Minibatch(*map(jnp.asarray, columns))
-    rows = lambda index: Minibatch(*(column[index] for column in steps))
-    step = lambda: learner_jax.update(policy, tx, opt_state, rows, jnp.arange(96), jnp.array(0.1), config)
+    minibatch = lambda index: Minibatch(*(column[index] for column in steps))
+    given = minibatch, jnp.arange(96), jnp.array(0.1), actions(config), config
+    step = lambda: learner_jax.update(policy, tx, opt_state, *given)
     whole, told = step()[0], step()[2]
     for pieces in (2, 3, 8):
-        monkeypatch.setattr(learner_jax, "_pieces", lambda rows, index, devices, n=pieces: n)
+        monkeypatch.setattr(learner_jax, "_pieces", lambda minibatch, index, devices, n=pieces: n)
         after, _, info = step()
         assert differ(after, whole) < 1e-12 and differ(info, told) < 1e-12
 

@@ -39,7 +39,7 @@ def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
     ours = TorchSystem(config(*words))
     before = ours.make_policy(ours.parameters())
     batch = ours.tensors(ours.collect(before, ours.start_buffer(), 0)[0])
-    minibatch = batch.rows(batch.order[0, :32])
+    minibatch = batch.minibatch(batch.order[0, :32])
     shift = torch.from_numpy(np.random.default_rng(0).normal(0, 0.3, 32))
     return ours, JaxSystem(ours.config), minibatch._replace(log_prob=minibatch.log_prob + shift)
 
@@ -48,16 +48,17 @@ def differences(ours: TorchSystem, theirs: JaxSystem, minibatch: Minibatch) -> d
     """How far loss, gradient and one update are apart, relative to their size."""
     policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
     raw = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
-    arrays = raw._replace(advantage=learner_jax.weights(raw.advantage, ours.config))
-    minibatch = minibatch._replace(advantage=learner_torch.weights(minibatch.advantage, ours.config))
+    arrays = raw._replace(advantage=learner_jax.normalized(raw.advantage, ours.config))
+    minibatch = minibatch._replace(advantage=learner_torch.normalized(minibatch.advantage, ours.config))
     (_, info), gradient = jax.jit(jax.value_and_grad(theirs.loss, has_aux=True))(model, arrays)
     value, expected = ours.loss(policy, minibatch)
     value.backward()
     gradients, wanted = named_leaves(gradient), {n: p.grad.numpy().copy() for n, p in policy.named_parameters()}
     optimizer, tx = learner_torch.make_optimizer(ours.config, policy), learner_jax.make_optimizer(ours.config, model)
-    learner_torch.update(policy, optimizer, minibatch, ours.config)
-    rows, lr = lambda index: Minibatch(*(field[index] for field in raw)), jnp.array(3e-4)
-    update = lambda model, state: learner_jax.update(model, tx, state, rows, jnp.arange(32), lr, ours.config)[0]
+    learner_torch.update(policy, optimizer, minibatch, ours.actions, ours.config)
+    given = lambda index: Minibatch(*(field[index] for field in raw))
+    rest = jnp.arange(32), jnp.array(3e-4), theirs.actions, ours.config
+    update = lambda model, state: learner_jax.update(model, tx, state, given, *rest)[0]
     after, found = named_leaves(jax.jit(update)(model, tx.init(model))), dict(policy.named_parameters())
     return {
         "loss": max(relative(info[name], expected[name].detach().numpy()) for name in expected),
@@ -94,14 +95,15 @@ def test_advantages_weigh_by_their_own_mean_and_deviation(x64):
     ours, theirs, minibatch = moved()
     raw = minibatch.advantage.numpy()
     expected = (raw - raw.mean()) / (raw.std() + 1e-8)
-    np.testing.assert_allclose(learner_torch.weights(minibatch.advantage, ours.config), expected, rtol=1e-12)
-    np.testing.assert_allclose(learner_jax.weights(jnp.asarray(raw), theirs.config), expected, rtol=1e-12)
+    np.testing.assert_allclose(learner_torch.normalized(minibatch.advantage, ours.config), expected, rtol=1e-12)
+    np.testing.assert_allclose(learner_jax.normalized(jnp.asarray(raw), theirs.config), expected, rtol=1e-12)
 
 
 def test_a_gradient_is_as_long_as_allowed_at_most():
     ours, _, minibatch = moved("clip_norm=0.01")
     policy = ours.make_policy(ours.parameters())
-    learner_torch.update(policy, learner_torch.make_optimizer(ours.config, policy), minibatch, ours.config)
+    optimizer = learner_torch.make_optimizer(ours.config, policy)
+    learner_torch.update(policy, optimizer, minibatch, ours.actions, ours.config)
     length = torch.linalg.vector_norm(torch.cat([p.grad.ravel() for p in policy.parameters()]))
     assert float(length) == pytest.approx(0.01, rel=1e-4)
 

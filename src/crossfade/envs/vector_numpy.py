@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, Shaped
+from jaxtyping import Bool, Float, Float32, Shaped
 
 from .world import Outcome, World
 
@@ -17,7 +17,7 @@ class Vectorized:
     def __init__(self, world: World, data: Any, settings: Any, state: Any):
         self.world, self.data, self.settings, self.state = world, data, settings, state
 
-    def observe(self) -> Float32[np.ndarray, "envs o"]:
+    def observe(self) -> Float[np.ndarray, "envs o"]:
         return self.world.observe(self.data, self.settings, self.state)
 
     def mask(self) -> Bool[np.ndarray, "envs n"] | None:
@@ -45,7 +45,7 @@ class OneByOne:
     def state(self) -> Any:
         return _joined([env.state for env in self.envs])
 
-    def observe(self) -> Float32[np.ndarray, "envs o"]:
+    def observe(self) -> Float[np.ndarray, "envs o"]:
         return np.concatenate([env.observe() for env in self.envs])
 
     def mask(self) -> Bool[np.ndarray, "envs n"] | None:

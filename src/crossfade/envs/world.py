@@ -75,7 +75,7 @@ class World(Protocol):
         ...
 
     def observe(self, data: Any, settings: Any, state: Any, /) -> Any:
-        """What a policy sees: (*batch, observation_dim) float32."""
+        """What a policy sees: (*batch, observation_dim), floating-point numbers."""
         ...
 
     def mask(self, data: Any, settings: Any, state: Any, /) -> Any:

@@ -7,7 +7,11 @@ from jaxtyping import Array, Float
 
 
 class Statistics(NamedTuple):
-    """Of all rows so far. Every weight is a share of the count, so a count too large to grow makes a moving average."""
+    """Mean and variance of the observations so far, component by component.
+
+    Every weight is a share of the count, so a count too large to grow makes the mean a moving average; sums of squares
+    would overflow.
+    """
 
     mean: Float[Array, " o"]
     var: Float[Array, " o"]
@@ -15,18 +19,21 @@ class Statistics(NamedTuple):
 
 
 def start(dim: int, dtype: str) -> Statistics:
-    """Nothing seen: normalising with it leaves everything as it is, apart from clipping."""
+    """Nothing seen: observations pass as they are, apart from clipping."""
     return Statistics(jnp.zeros(dim, dtype), jnp.ones(dim, dtype), jnp.zeros((), dtype))
 
 
 def merge(statistics: Statistics, x: Float[Array, "n o"]) -> Statistics:
-    """The statistics of the rows so far and these together (Chan et al. 1979, by shares instead of sums)."""
+    """The statistics of what was seen so far and of `n` more observations."""
     x = x.astype(statistics.mean.dtype)
     return join(statistics, Statistics(x.mean(0), x.var(0), jnp.array(len(x), x.dtype)))
 
 
 def join(one: Statistics, other: Statistics) -> Statistics:
-    """The statistics of the rows of both."""
+    """The statistics of what either has seen (Chan et al. 1979), w being the share of the other in the count.
+
+    mean = mean_1 + w d, var = (1 - w) var_1 + w var_2 + w (1 - w) d^2, with d = mean_2 - mean_1.
+    """
     count = one.count + other.count
     share = other.count / count
     delta = other.mean - one.mean
@@ -38,7 +45,7 @@ def join(one: Statistics, other: Statistics) -> Statistics:
 
 
 def normalize(statistics: Statistics, x: Float[Array, "*n o"], clip: float = 10.0) -> Float[Array, "*n o"]:
-    """Rows in units of the deviation from the mean, in the precision of the statistics."""
+    """(x - mean) / sqrt(var + 1e-8), clipped to [-clip, clip], in the precision of the statistics."""
     mean, var, _ = statistics
     spread = lambda v: jnp.broadcast_to(v, x.shape)
     return jnp.clip((x.astype(mean.dtype) - spread(mean)) / spread(jnp.sqrt(var + 1e-8)), -clip, clip)

@@ -27,11 +27,11 @@ Config = TypeVar("Config", bound=PPOConfig)
 
 
 class Batch(NamedTuple):
-    """What one update learns from, as arrays: a number that is none would compile anew whenever it changes."""
+    """What one update learns from."""
 
     rollout: Rollout  # its `state` is what was `Seen`
     order: Int[Array, "epochs n"]
-    learning_rate: Float[Array, ""]
+    learning_rate: Float[Array, ""]  # an array: a number would compile anew whenever it changes
     info: dict[str, Array]
 
 
@@ -70,13 +70,14 @@ class PPOSystem(Generic[Config]):
         return learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, optax.GradientTransformation]:
+        """Adam without a schedule: every update sets its rate."""
         return {SOLE: learner_jax.make_optimizer(self.config, policy)}
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
         return {SOLE: optimizer_record(self.config, self.parameters(), step)}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
-        """Environments, statistics of observations and episodes under way; in jax_full within the compiled program."""
+        """Environments, statistics of observations and episodes under way."""
         carry = start(self.config, self.world, self.data, self.settings(0), saved)
         if self.config.mode != "jax_full":
             return carry

@@ -65,7 +65,7 @@ class PPOSystem(Generic[Config]):
         return learner_torch.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, Scheduled]:
-        """Adam without a scheduler: every update sets its rate."""
+        """Adam without a schedule: every update sets its rate."""
         return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:

@@ -44,7 +44,7 @@ def make_policy(
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> optax.GradientTransformation:
-    """torch's gradient clipping and Adam; every update is given its learning rate."""
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
     adam = optax.scale_by_adam(eps=config.adam_eps)
     return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
 
@@ -80,11 +80,9 @@ def update(
     actions: Distribution,
     config: PPOConfig,
 ) -> Updated:
-    """One gradient step on a minibatch, the steps with these numbers, and the parts of its loss.
-
-    The loss is a mean over the steps, so its gradient is the mean of those of equal pieces. Each device has a share of
-    the minibatch; on a CPU it is taken in pieces whose observations stay in a core's cache, which saves a tenth.
-    """
+    """One gradient step on a minibatch, and the parts of its loss."""
+    # The loss is a mean over the steps, so its gradient is the mean of those of equal pieces. Each device has a share
+    # of the minibatch; on a CPU it is taken in pieces whose observations stay in a core's cache, which saves a tenth.
     advantage = normalized(minibatch(index).advantage, config)
     own = sharing.part((index, advantage), config.devices)
     pieces = jax.tree.map(lambda x: x.reshape(_pieces(minibatch, own[0], config.devices), -1), own)

@@ -38,7 +38,7 @@ def make_policy(
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> torch.optim.Adam:
-    """Adam; every update is given its learning rate."""
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
     return torch.optim.Adam(policy.parameters(), lr=config.lr, eps=config.adam_eps)
 
 
@@ -66,7 +66,7 @@ def normalized(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tenso
 def update(
     policy: ActorCritic, optimizer: torch.optim.Adam, batch: Minibatch, actions: Distribution, config: PPOConfig
 ) -> Info:
-    """One gradient step on a minibatch, in place, and the parts of its loss."""
+    """One gradient step on a minibatch, and the parts of its loss."""
     value, info = loss(policy, batch, actions, config)
     optimizer.zero_grad()
     value.backward()

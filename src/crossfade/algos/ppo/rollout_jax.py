@@ -22,7 +22,8 @@ from .network_jax import ActorCritic
 
 
 def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
-    """The randomness of one update, from its key: of this device's environments, and the order of all steps."""
+    """The randomness of one update, from its key."""
+    # On several devices: that of this device's environments, and the order of all steps.
     action, start, order = jax.random.split(key, 3)
     shape, devices = (config.n_steps, config.n_envs), config.devices
     numbers = {"gumbel": streams.gumbel, "normal": streams.normal}[actions.noise]

@@ -17,7 +17,7 @@ Bools = Bool[np.ndarray, "*batch"]
 
 @dataclass(frozen=True)
 class Trading:
-    """See `TradingParams`."""
+    """See `TradingParams`. Methods take accounts of any batch shape, also a single one."""
 
     params: TradingParams
 
@@ -39,7 +39,7 @@ class Trading:
         return m, market.start[m, _floor(uniform[..., 1], market.n_start[m])]
 
     def reset(self, market: Market, settings: Settings, m: Ints, t: Ints) -> State:
-        """Flat accounts after bar t of market m."""
+        """Flat accounts after bar `t` of market `m`."""
         if (t < self.params.window - 1).any():
             raise UsageError(f"expected a start after bar {self.params.window - 1} or later, got bar {t.min()}.")
         zero = np.zeros_like(t)
@@ -48,7 +48,7 @@ class Trading:
         return State(**{**fields, "market": m, "t": t, "began": t, "balance": initial, "high_water": initial})
 
     def begin(self, market: Market, settings: Settings, uniform: Float[np.ndarray, "*batch 5"]) -> State:
-        """Accounts where and as five uniform numbers each say: flat, or now and then with a position."""
+        """Accounts as episodes begin, from five uniform numbers each: flat, or with a position."""
         state = self.reset(market, settings, *self.draw_start(market, uniform[..., :2]))
         forced = _floor(uniform[..., 2], _int(1024)) < _int(settings.forced)
         at, tick = (state.market, state.t), market.tick_cents[state.market]
@@ -71,7 +71,7 @@ class Trading:
         return state._replace(**{name: choose(name, value) for name, value in position.items()})
 
     def equity(self, market: Market, state: State) -> Ints:
-        """Balance and open result at the close, in cents."""
+        """Balance and the worth of the open position at the close, in cents."""
         return state.balance + _open_result(market, state, market.close[state.market, state.t])
 
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[np.ndarray, "*batch actions"]:
@@ -93,7 +93,7 @@ class Trading:
         return np.stack([always, enter, enter, move, trail, ~flat & (state.trailing == 1)], -1)
 
     def observe(self, market: Market, settings: Settings, state: State) -> Float[np.ndarray, "*batch observation"]:
-        """What a policy sees."""
+        """The window of features, the position and, in phase 2, its management."""
         p, at = self.params, (state.market, state.t)
         bars = state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32)
         rows = market.features[state.market[..., None], bars]
@@ -117,7 +117,7 @@ class Trading:
         return np.concatenate([rows.reshape(*state.t.shape, -1), np.stack(own, -1)], -1)
 
     def step(self, market: Market, settings: Settings, state: State, action: Ints) -> tuple[State, Outcome]:
-        """One action, decided after bar t, and bar t + 1."""
+        """Accounts after the bar that follows the action, and what came of it."""
         rules, before = self.params.rules, self.equity(market, state)
         legal = np.take_along_axis(self.mask(market, settings, state), action[..., None].astype(np.int64), -1)[..., 0]
         action = np.where(legal, action, Action.HOLD)
