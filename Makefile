@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test test-slow lint types bench clean
 
 demo: $(STAMP)
 	$(BIN)/crossfade climb gflownet --preset demo
@@ -12,6 +12,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -71,9 +71,14 @@ def test_a_wrong_name_is_answered_with_the_nearest_one(words, hint, capsys, mode
     assert hint in capsys.readouterr().err
 
 
-def test_an_unknown_option_exits_with_two():
+def test_an_unknown_option_is_answered_with_the_nearest_one(capsys):
+    assert main(["parity", "policy_value", "--lvel=grad"]) == 2
+    assert "unknown option '--lvel'. Did you mean '--level'?" in capsys.readouterr().err
+
+
+def test_a_value_that_an_option_does_not_know_exits_with_two():
     with pytest.raises(SystemExit) as stop:
-        main(["parity", "policy_value", "--lvel=grad"])
+        main(["parity", "policy_value", "--level=grid"])
     assert stop.value.code == 2
 
 
@@ -99,7 +104,7 @@ def test_doctor_matches_and_proves_the_users_own_models(capsys, models):
 @pytest.mark.parametrize(("broken", "words"), [("wrong_net", "the same outputs"), ("ReluNet", "first.weight")])
 def test_doctor_fails_on_models_that_differ(broken, words, capsys, models):
     assert main(["doctor", "their_models:TorchNet", f"their_models:{broken}", "--input", "4x3"]) == 1
-    assert words in capsys.readouterr().err
+    assert words in capsys.readouterr().out
 
 
 def test_the_installed_command_runs():

@@ -7,13 +7,16 @@ run in this folder. docs/own_environment.md explains what is asked of each part.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
 
 from crossfade.envs.dag import base_jax, base_numpy
-from crossfade.envs.dag.checks import at_least
 from crossfade.envs.dag.params import Params
+from crossfade.ranges import Range
+
+Size = Annotated[int, Range(2, 1000)]
 
 
 @dataclass(frozen=True)
@@ -25,16 +28,13 @@ class LineParams(Params):
     Reward: R = 0.1 + exp(-cell) + 2 exp(-(length - 1 - cell)). Every cell may stop.
     """
 
-    length: int = 9
+    length: Size = 9
     """Cells of the line."""
-    leap: int = 3
+    leap: Size = 3
     """Cells of a long step."""
 
     numpy = "my_env:LineNumpy"
     jax = "my_env:LineJax"
-
-    def __post_init__(self):
-        at_least(2, length=self.length, leap=self.leap)
 
     @property
     def n_actions(self) -> int:

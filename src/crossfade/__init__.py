@@ -20,5 +20,5 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
-    return [*globals(), *__all__]
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -21,6 +21,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +32,9 @@ import yaml
 
 from .config_values import Mismatch, format_value, is_union, read_value, type_name
 from .errors import UsageError, nearest
-from .loading import load_attribute
+from .loading import load_attribute, theirs
+from .ranges import check_value, kinds, range_of
+from .reading import read_text
 
 KIND = "kind"
 NONE = "none"
@@ -48,6 +51,8 @@ class Row(NamedTuple):
     type: str
     default: str
     doc: str
+    range: str = ""
+    """The numbers that it may hold, in words; empty for what is no number."""
 
 
 def choice(table: Choices | Callable[[], Choices], default: str) -> Any:
@@ -72,14 +77,18 @@ def from_yaml(text: str, base: Config | type[Config], source: str = "YAML") -> C
     """`base`, a config or its class, with the settings of a YAML document applied."""
     try:
         tree = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{source}: expected YAML, got {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}: expected `key: value` lines, got brackets within brackets without end.") from error
     if not isinstance(tree, dict | NoneType):
         raise UsageError(f"{source}: expected `key: value` lines, got {type(tree).__name__}.")
     try:
         return _build(base, tree or {}, "", text=False)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{source}: expected settings in a few levels, got levels without end.") from error
 
 
 def to_yaml(config: Any) -> str:
@@ -103,11 +112,7 @@ def resolve(
             raise UsageError(f"unknown preset {preset!r}.{nearest(preset, presets)} Known: {_listed(presets)}.")
         config = apply(config, presets[preset])
     if file is not None:
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"expected a YAML file at {str(file)!r}, got an error: {error}.") from error
-        config = from_yaml(text, config, source=str(file))
+        config = from_yaml(read_text(file, "a YAML file"), config, source=str(file))
     return apply(config, words)
 
 
@@ -121,7 +126,9 @@ def describe(config: Any, prefix: str = "") -> list[Row]:
         key, doc = prefix + name, spot.field.metadata.get("doc") or _docs(_class(config)).get(name, "")
         if not spot.nested:
             shown = "" if spot.value is dataclasses.MISSING else format_value(spot.value)
-            rows.append(Row(key, type_name(spot.type), shown, doc))
+            bounds, kind = range_of(spot.annotation), type_name(spot.type)
+            allowed = "" if bounds is None else (str(bounds) or "finite") + (", or none" if "none" in kind else "")
+            rows.append(Row(key, kind, shown, doc, allowed))
             continue
         if spot.choices:
             rows.append(Row(key, " | ".join(spot.choices), spot.kind(key), doc))
@@ -141,6 +148,8 @@ class _Spot:
     type: Any
     value: Any
     choices: dict[str, Any]
+    annotation: Any
+    """The type as it is declared, its range included."""
 
     @property
     def open(self) -> bool:
@@ -167,7 +176,7 @@ class _Spot:
 def _spots(config: Any) -> dict[str, _Spot]:
     """The settable fields of a config, or of a config class with its defaults."""
     cls = _class(config)
-    hints, spots = get_type_hints(cls), {}
+    hints, annotations, spots = get_type_hints(cls), kinds(cls), {}
     for field in dataclasses.fields(cls):
         if not field.init:
             continue
@@ -179,7 +188,8 @@ def _spots(config: Any) -> dict[str, _Spot]:
             value = hints[field.name]
         else:
             value = field.default
-        spots[field.name] = _Spot(field, hints[field.name], value, _choices(field, hints[field.name]))
+        kind = hints[field.name]
+        spots[field.name] = _Spot(field, kind, value, _choices(field, kind), annotations[field.name])
     return spots
 
 
@@ -224,27 +234,29 @@ def _check_fields(name: str, cls: Any) -> None:
 
 def _build(base: Any, tree: Tree, path: str, *, text: bool) -> Any:
     """`base`, a config or a class, with the settings of `tree`; `text` says that values are words, not YAML."""
-    spots, changes = _spots(base), {}
+    cls, spots, changes = _class(base), _spots(base), {}
     for name, value in tree.items():
         key = f"{path}{name}"
         if name not in spots:
             raise UsageError(f"unknown key {key!r}.{_hint(key, base, path)} Known: {_listed(path + n for n in spots)}.")
         changes[name] = (_nested if spots[name].nested else _leaf)(spots[name], value, key, text)
-    if base is not _class(base):
-        return dataclasses.replace(base, **changes)
+    if base is not cls:
+        return theirs(cls.__module__, f"making a {cls.__name__}", lambda: dataclasses.replace(base, **changes))
     unset = [path + n for n, spot in spots.items() if spot.value is dataclasses.MISSING and n not in changes]
     if unset:
         raise UsageError(f"{_listed(unset)}: no value given and no default; set it, for example {unset[0]}=...")
-    return base(**changes)
+    return theirs(cls.__module__, f"making a {cls.__name__}", lambda: base(**changes))
 
 
 def _leaf(spot: _Spot, value: Any, key: str, text: bool) -> Any:
     if isinstance(value, dict):
         raise UsageError(f"{key} has no fields, got {', '.join(f'{key}.{name}' for name in value)}; set {key} itself.")
     try:
-        return read_value(value, spot.type, text=text)
+        found = read_value(value, spot.type, text=text)
     except Mismatch as error:
         raise UsageError(f"{key}: {error}") from error
+    check_value(key, found, spot.annotation)
+    return found
 
 
 def _nested(spot: _Spot, value: Any, key: str, text: bool) -> Any:
@@ -354,8 +366,7 @@ class _Loader(yaml.SafeLoader):
     """Safe loading that refuses a key given twice; YAML itself would keep the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-        keys = [key.value for key, _ in node.value]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
+        counts = Counter(str(key.value) for key, _ in node.value)
+        if twice := sorted(key for key, count in counts.items() if count > 1):
             raise yaml.MarkedYAMLError(None, None, f"the same key twice: {', '.join(twice)}", node.start_mark)
         return super().construct_mapping(node, deep)

@@ -7,6 +7,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from .errors import nearest
 
+MOST_DIGITS = 40  # of an integer; 1e999999999 would take for ever
+
 
 class Mismatch(ValueError):
     """A value that does not fit its annotation; the caller adds the key."""
@@ -30,7 +32,7 @@ def read_value(value: Any, kind: Any, *, text: bool) -> Any:
     except (ValueError, TypeError, InvalidOperation) as error:
         if isinstance(error, Mismatch):
             raise
-        raise Mismatch(f"expected {type_name(kind)}, got {value!r}.") from error
+        raise Mismatch(f"expected {type_name(kind)}, got {shown(value)}.") from error
 
 
 def format_value(value: Any) -> str:
@@ -38,6 +40,12 @@ def format_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(format_value, value)) if isinstance(value, tuple) else str(value)
+
+
+def shown(value: Any) -> str:
+    """A value as messages quote it, long ones cut short."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:80]} ... ({len(text)} characters)"
 
 
 def type_name(kind: Any) -> str:
@@ -63,14 +71,14 @@ def _read_union(value: Any, kind: Any, text: bool) -> Any:
             return read_value(value, member, text=text)
         except Mismatch:
             continue
-    raise Mismatch(f"expected {type_name(kind)}, got {value!r}.")
+    raise Mismatch(f"expected {type_name(kind)}, got {shown(value)}.")
 
 
 def _read_int(value: Any, kind: Any, text: bool) -> int:
     """`1e3` is an integer, `1.5` and `true` are not."""
     number = Decimal(_number(value))
-    if not number.is_finite() or number != number.to_integral_value():
-        raise Mismatch(f"expected int, got {value!r}.")
+    if not number.is_finite() or number.adjusted() > MOST_DIGITS or number != number.to_integral_value():
+        raise Mismatch(f"expected int, got {shown(value)}.")
     return int(number)
 
 
@@ -92,8 +100,14 @@ def _read_none(value: Any, kind: Any, text: bool) -> None:
     return None if text and value.lower() == "none" else _is(value, kind)
 
 
+def _read_str(value: Any, kind: Any, text: bool) -> str:
+    if "\0" in _is(value, str):
+        raise Mismatch(f"expected text without NUL characters, got {shown(value)}.")
+    return value
+
+
 def _read_path(value: Any, kind: Any, text: bool) -> Path:
-    return Path(_is(value, str))
+    return Path(_read_str(value, kind, text))
 
 
 def _is(value: Any, kind: Any, text: bool = False) -> Any:
@@ -108,7 +122,7 @@ def _read_literal(value: Any, kind: Any, text: bool) -> Any:
         if value == (format_value(option) if text else option) and (text or type(value) is type(option)):
             return option
     near = nearest(str(value), map(format_value, get_args(kind)))
-    raise Mismatch(f"expected one of {type_name(kind)}, got {value!r}.{near}")
+    raise Mismatch(f"expected one of {type_name(kind)}, got {shown(value)}.{near}")
 
 
 def _read_tuple(value: Any, kind: Any, text: bool) -> tuple:
@@ -121,7 +135,7 @@ def _read_tuple(value: Any, kind: Any, text: bool) -> tuple:
     if kinds[-1:] == (...,):
         kinds = kinds[:1] * len(value)
     if len(kinds) != len(value):
-        raise Mismatch(f"expected {len(kinds)} values ({type_name(kind)}), got {len(value)}: {value!r}.")
+        raise Mismatch(f"expected {len(kinds)} values ({type_name(kind)}), got {len(value)}: {shown(value)}.")
     return tuple(read_value(item, of, text=text) for item, of in zip(value, kinds, strict=True))
 
 
@@ -130,7 +144,7 @@ _READERS = {
     float: _read_float,
     bool: _read_bool,
     NoneType: _read_none,
-    str: _is,
+    str: _read_str,
     Path: _read_path,
     Literal: _read_literal,
     tuple: _read_tuple,

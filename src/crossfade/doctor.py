@@ -3,13 +3,15 @@
 import importlib.metadata
 import platform
 import re
+from dataclasses import dataclass
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError
+from .errors import CrossfadeError, UsageError
 
 if TYPE_CHECKING:
     from .bridge import Mapping
-    from .parity import Report
+    from .parity import Report, Twin
 
 EXTRAS = {
     "torch": ("torch",),
@@ -69,92 +71,143 @@ def print_environment(found: dict[str, Any]) -> int:
     return 1 if {"torch", "jax"} & set(found["missing_extras"]) else 0
 
 
-def sort(targets: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Of what the user names: the environments by name, and all the rest, which are models."""
-    from .envs.dag.params import Params
-    from .envs.dag.registry import ALL, params_class
+@dataclass(frozen=True)
+class Examined:
+    """What a system says of a world that a user named."""
+
+    lines: list[str]
+    """What it is, for the terminal."""
+    problems: list[str]
+    """Every promise it breaks, in words."""
+    facts: dict[str, Any]
+    """The same for JSON."""
+
+    def text(self) -> str:
+        """For the terminal."""
+        broken = [f"  BROKEN  {problem}" for problem in self.problems]
+        return "\n".join([*self.lines, *(broken or ["  well: both twins keep the protocol, and they are equal"])])
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**self.facts, "problems": self.problems}
+
+
+def examine_worlds(targets: tuple[str, ...]) -> tuple[list[Examined], tuple[str, ...]]:
+    """What the systems find in those of the targets that are worlds, and all other targets, which are models."""
     from .loading import load_attribute
+    from .registry import systems
 
-    environments = {}
+    examiners = [load_attribute(system.examine) for system in systems().values() if system.examine]
+    found, models = [], []
     for target in targets:
-        value = params_class(target) if target in ALL else load_attribute(target)
-        if isinstance(value, type) and issubclass(value, Params):
-            value = value()
-        if isinstance(value, Params):
-            environments[target] = value
-    return environments, tuple(target for target in targets if target not in environments)
+        examined = next((seen for examine in examiners if (seen := examine(target)) is not None), None)
+        if examined is None:
+            models.append(target)
+        else:
+            found.append(examined)
+    return found, tuple(models)
 
 
-def examine_environment(params: Any) -> dict[str, Any]:
-    """The sizes of an environment, and every promise it breaks, in words."""
-    from .envs.dag import conformance
-    from .envs.dag.registry import make
+@dataclass(frozen=True)
+class Failure:
+    """What stands for the mapping and for the report of two models that could not be matched, or not even made."""
 
-    sizes = ("n_actions", "n_parents", "max_steps", "observation_dim", "n_states")
-    problems = conformance.check(make(params, "numpy"), make(params, "jax"))
-    return {"params": str(params), **{size: getattr(params, size) for size in sizes}, "problems": problems}
+    name: str
+    error: str
+    exit_code: int = 1
 
+    def explain(self) -> str:
+        """Which models failed."""
+        return f"{self.name}: FAILED"
 
-def print_environments(found: dict[str, dict[str, Any]]) -> None:
-    """What `examine_environment` found, environment by environment."""
-    for report in found.values():
-        states = "states not numbered" if report["n_states"] is None else f"{report['n_states']} states"
-        print(report["params"])
-        print(
-            f"  {report['n_actions']} actions, {report['n_parents']} backward actions, trajectories of at most "
-            f"{report['max_steps']} steps, {states}"
-        )
-        for problem in report["problems"]:
-            print(f"  BROKEN  {problem}")
-        if not report["problems"]:
-            print("  well: both twins keep the protocol, and they are equal")
+    def text(self) -> str:
+        """Why."""
+        return self.error
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"name": self.name, "verdict": "FAILED", "error": self.error}
 
 
 def examine(
     models: tuple[str, ...], inputs: tuple[str, ...], jax_inputs: tuple[str, ...]
-) -> "list[tuple[Mapping, Report]]":
-    """Matches each torch/JAX pair and proves the match, level by level as far as the models alone allow."""
-    import torch
-
-    from . import bridge, parity
-    from .loading import load_attribute
-
+) -> "list[tuple[Mapping | Failure, Report | Failure]]":
+    """Matches each torch/JAX pair and proves the match as far as the models alone allow. A pair that fails leaves the
+    others as they are."""
     if len(models) % 2:
         raise UsageError(
             f"expected pairs of MODULE:ATTR, torch then JAX; got {len(models)}: {', '.join(models)}. "
             f"An environment is named by its params."
         )
-    pairs = list(zip(models[::2], models[1::2], strict=True))
-    reports = []
-    for (torch_name, jax_name), example, jax_example in zip(
-        pairs, _one_each(inputs, len(pairs), "--input"), _one_each(jax_inputs, len(pairs), "--jax-input"), strict=True
-    ):
+    n = len(models) // 2
+    given = list(zip(_one_each(inputs, n, "--input"), _one_each(jax_inputs, n, "--jax-input"), strict=True))
+    for x, jax_x in given:
+        _check_inputs(x, jax_x)
+    return [_examine_pair(*pair) for pair in zip(models[::2], models[1::2], given, strict=True)]
+
+
+def _examine_pair(
+    torch_name: str, jax_name: str, inputs: tuple[str | None, str | None]
+) -> "tuple[Mapping | Failure, Report | Failure]":
+    import torch
+
+    from .loading import load_attribute
+    from .parity import check
+
+    name = f"{torch_name} = {jax_name}"
+    try:
         module = load_attribute(torch_name, torch.nn.Module)
         model = _jax_model(load_attribute(jax_name))
-        x = _example(example, module)
-        jax_x = None if jax_example is None else bridge.to_jax(_example(jax_example, module))
-        mapping = bridge.match(module, model, x, jax_example=jax_x)
-        call = mapping.opened.call
-        twin = parity.Twin(
-            name=f"{torch_name} = {jax_name}",
-            torch=module,
-            jax=model,
-            mapping=mapping,
-            batch={"torch": x, "jax": x if jax_x is None else jax_x},
-            forward=(lambda m, b: m(*_args(b["torch"])), lambda m, b, call=call: call(m, b["jax"])),
-        )
-        reports.append((mapping, parity.check(twin, levels="forward")))
-    return reports
+        x = _example(inputs[0], module)
+        mapping, jax_x = _match(module, model, x, _layouts(x, inputs[1]))
+        return mapping, check(_twin(name, module, model, mapping, x, jax_x), levels="forward")
+    except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
+        lines = [str(error) if isinstance(error, CrossfadeError) else f"{type(error).__name__}: {error}"]
+        failure = Failure(name, "\n".join([*lines, *getattr(error, "__notes__", ())]))
+        return failure, failure
+
+
+def _match(module: Any, model: Any, x: Any, layouts: list[Any]) -> "tuple[Mapping, Any]":
+    """The mapping, and the JAX input: the first layout in which the models can be matched."""
+    from . import bridge
+
+    errors = []
+    for jax_x in layouts:
+        try:
+            return bridge.match(module, model, x, jax_example=jax_x), jax_x
+        except Exception as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _twin(name: str, module: Any, model: Any, mapping: "Mapping", x: Any, jax_x: Any) -> "Twin":
+    """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout."""
+    import copy
+
+    from .bridge.outputs import in_torch_layout, output_tensors
+    from .parity import Twin
+    from .parity.arrays import jax_tree, torch_tree
+
+    module = copy.deepcopy(module).float().eval()
+    jax_x = x if jax_x is None else jax_x
+    call = lambda model, x: mapping.opened.call(mapping.opened.inference(model), x)
+    forward = lambda module, x: output_tensors(module(*(x if isinstance(x, tuple) else (x,))))
+    jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(jax_x, "float32"))
+    same = in_torch_layout(forward(module, torch_tree(x, "float32")), jax_result)
+    return Twin(
+        name=name,
+        torch=module,
+        jax=model,
+        mapping=mapping,
+        batch={"torch": x, "jax": jax_x},
+        forward=(lambda m, b: forward(m, b["torch"]), lambda m, b: same(call(m, b["jax"]))),
+    )
 
 
 def _one_each(values: tuple[str, ...], n: int, flag: str) -> list[str | None]:
     if len(values) not in (0, 1, n):
         raise UsageError(f"expected one {flag} for all pairs or one for each of {n}; got {len(values)}.")
     return list(values) if len(values) == n else [values[0] if values else None] * n
-
-
-def _args(x: Any) -> tuple:
-    return x if isinstance(x, tuple) else (x,)
 
 
 def _jax_model(value: Any) -> Any:
@@ -170,19 +223,28 @@ def _jax_model(value: Any) -> Any:
     return value
 
 
+def _check_inputs(text: str | None, jax_text: str | None) -> None:
+    """Raises unless the two inputs can hold the same numbers."""
+    for given in filter(None, (text, jax_text)):
+        if ":" not in given and not re.fullmatch(r"\d+(x\d+)*", given):
+            raise UsageError(f"expected a shape such as 4x8 or MODULE:ATTR, got {given!r}.")
+    if jax_text and ":" in jax_text and not (text and ":" in text):
+        raise UsageError(
+            f"--jax-input {jax_text} has numbers of its own: expected --input MODULE:ATTR with the same numbers in "
+            f"torch's layout, got {text!r}."
+        )
+    if text and jax_text and ":" not in text + jax_text:
+        _orders(_shape(text), _shape(jax_text))
+
+
 def _example(text: str | None, module: Any) -> Any:
     """The torch input: drawn for a shape such as 4x8, loaded from MODULE:ATTR, or guessed from the first layer."""
     import torch
 
-    from .loading import load_attribute
-
     if text and ":" in text:
-        value = load_attribute(text)
-        return value() if callable(value) and not isinstance(value, torch.Tensor) else value
+        return _load(text)
     if text:
-        if not re.fullmatch(r"\d+(x\d+)*", text):
-            raise UsageError(f"expected a shape such as 4x8 or MODULE:ATTR, got {text!r}.")
-        shape = tuple(int(n) for n in text.split("x"))
+        shape = _shape(text)
     else:
         first = next((m for m in module.modules() if isinstance(m, torch.nn.Linear | torch.nn.Embedding)), None)
         if first is None or not isinstance(first, torch.nn.Linear) or first is not _first_layer(module):
@@ -191,6 +253,41 @@ def _example(text: str | None, module: Any) -> Any:
             )
         shape = (4, first.in_features)
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def _layouts(x: Any, jax_text: str | None) -> list[Any]:
+    """The JAX input, the same numbers as `x`: None for the same layout, else every order of axes that gives the shape
+    that was asked for, the likeliest first."""
+    import torch
+
+    if jax_text is None:
+        return [None]
+    if ":" in jax_text:
+        return [_load(jax_text)]
+    if not isinstance(x, torch.Tensor):
+        raise UsageError(f"--jax-input {jax_text}: expected one torch input, got several. Say it as MODULE:ATTR.")
+    return [x.permute(order).numpy() for order in _orders(tuple(x.shape), _shape(jax_text))]
+
+
+def _orders(shape: tuple[int, ...], jax_shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The orders of the axes after the first that turn one shape into the other, those that move the fewest first."""
+    orders = [(0, *rest) for rest in permutations(range(1, len(shape)))]
+    found = [order for order in orders if tuple(shape[i] for i in order) == jax_shape]
+    if not found:
+        text, jax_text = ("x".join(map(str, numbers)) for numbers in (shape, jax_shape))
+        raise UsageError(f"--jax-input {jax_text}: expected the axes of {text} in another order, the batch axis first.")
+    return sorted(found, key=lambda order: sum(a > b for a, b in combinations(order, 2)))
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split("x"))
+
+
+def _load(text: str) -> Any:
+    from .loading import load_attribute
+
+    value = load_attribute(text)
+    return value() if callable(value) and not hasattr(value, "shape") else value
 
 
 def _first_layer(module: Any) -> Any:

@@ -12,6 +12,10 @@ class UsageError(CrossfadeError):
     """The caller asked for something that does not exist or does not fit (CLI exit code 2)."""
 
 
+class UserCodeError(CrossfadeError):
+    """Code that the user named could not be loaded, or failed while it made what was asked for."""
+
+
 class MappingError(CrossfadeError):
     """Parameters of the two sides could not be put in correspondence."""
 

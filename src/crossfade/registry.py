@@ -64,6 +64,9 @@ class System:
     """`(RunDir, config, Evaluation, Effort) -> Judged`, what `crossfade eval` adds to an evaluation and prints."""
     population: str = ""
     """`(configs) -> Population`, for `crossfade sweep`."""
+    examine: str = ""
+    """`(target) -> doctor.Examined | None`: what `crossfade doctor` finds in a world of the user's own, named as on the
+    command line; None for what is no world of this system."""
     formats: str = ""
     """`{name: checkpoint format}` that `crossfade convert` reads and writes beside its own."""
     presets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class System:
     def targets(self) -> dict[str, str]:
         """Every place that the record names, by field."""
         items = {"twin": self.twin, "bench": self.bench, **{f"verbs.{name}": item for name, item in self.verbs.items()}}
-        parts = ("config", "torch", "jax", "pictures", "effort", "judge", "population", "formats")
+        parts = ("config", "torch", "jax", "pictures", "effort", "judge", "population", "examine", "formats")
         named = {part: getattr(self, part) for part in parts if getattr(self, part)}
         return named | {part: item.target for part, item in items.items() if item is not None}
 

@@ -1,6 +1,6 @@
 """Small GFlowNets to test with."""
 
-from crossfade.algos.gflownet import init, learner_jax
+from crossfade.algos.gflownet import initial_parameters, learner_jax
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.envs.dag.hypergrid.params import HypergridParams
 from crossfade.random import random_numpy
@@ -10,10 +10,16 @@ SMALL = HypergridParams(2, 4)
 
 def started(config, env):
     """A fresh policy, its optimiser and the optimiser's state."""
-    parameters = init.parameters(config, env, random_numpy.key(config.seed), config.dtype)
+    parameters = initial_parameters.parameters(config, env, random_numpy.key(config.seed), config.dtype)
     policy = learner_jax.make_policy(config, env, parameters)
     tx = learner_jax.make_optimizer(config, policy)
     return policy, tx, tx.init(policy)
+
+
+def with_optimizers(system, policy):
+    """The optimisers of a JAX system and their states, as the trainers hold them."""
+    optimizers = system.make_optimizers(policy)
+    return optimizers, {name: tx.init(policy) for name, tx in optimizers.items()}
 
 
 def tiny(**settings):

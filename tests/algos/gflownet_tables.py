@@ -5,8 +5,9 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 
-from crossfade.algos.gflownet import exact_numpy, host
 from crossfade.algos.gflownet.batch import Noise
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import vectorized
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import make
 
@@ -84,4 +85,4 @@ def follow(env, found):
     actions = np.full((max(map(len, found)), len(found)), env.n_actions - 1)
     for column, chosen in enumerate(found):
         actions[: len(chosen), column] = chosen
-    return host.sample(lambda state, action, _: action, env, Noise(actions, actions))
+    return vectorized.sample(lambda state, action, _: action, env, Noise(actions, actions))

@@ -8,10 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gflownet_small import with_optimizers
 from scipy import integrate, stats
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.continuous import acting_jax, density_jax, full, host, learner_jax, noise_jax
+from crossfade.algos.gflownet.continuous import (
+    acting_jax,
+    density_jax,
+    learner_jax,
+    noise_jax,
+    training_jax,
+    vectorized,
+)
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE, Noise
 from crossfade.algos.gflownet.continuous.policy_jax import Choice
 from crossfade.envs.dag.continuous_jax import State as EnvState
@@ -215,8 +223,8 @@ def test_times_after_the_last_stop_change_nothing(x64):
         **{name: getattr(found, name)[:longest] for name in ("ratio", "ratio_back", "jump", "valid")},
     )
     gradient = jax.jit(jax.value_and_grad(lambda policy, batch: learner_jax.loss(policy, batch, system.config)[0]))
-    whole, whole_gradient = gradient(policy, host.to_batch(found, system.host_env))
-    part, part_gradient = gradient(policy, host.to_batch(cut, system.host_env))
+    whole, whole_gradient = gradient(policy, vectorized.to_batch(found, system.host_env))
+    part, part_gradient = gradient(policy, vectorized.to_batch(cut, system.host_env))
     assert float(whole) == pytest.approx(float(part), rel=1e-13)
     assert any(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(whole_gradient))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-13), whole_gradient, part_gradient)
@@ -225,28 +233,28 @@ def test_times_after_the_last_stop_change_nothing(x64):
 @pytest.mark.parametrize("params, loss, backward", [(CUBE, "tb", "shared"), (TORUS, "fldb", "learned")])
 def test_compiled_training_is_training_on_the_host_in_chunks_of_any_size(x64, params, loss, backward):
     system, policy = started(params, loss=loss, backward=backward, epsilon=0.2, clip_norm=1.0)
-    tx = system.make_optimizer(policy)
+    optimizers = system.make_optimizers(policy)
 
     def on_host():
-        policy_, opt_state, losses = policy, tx.init(policy), []
-        update = jax.jit(lambda policy, opt_state, batch: system.update(policy, tx, opt_state, batch))
+        policy_, (_, states), losses = policy, with_optimizers(system, policy), []
+        update = jax.jit(lambda policy, states, batch: system.update(policy, optimizers, states, batch))
         for step in range(6):
             batch, _ = system.collect(policy_, None, step)
-            policy_, opt_state, info = update(policy_, opt_state, batch)
+            policy_, states, info = update(policy_, states, batch)
             losses.append(info["loss"])
         return losses
 
     def compiled(*chunks):
         policy_, losses, step = jax.tree.map(jnp.copy, policy), [], 0
-        opt_state = tx.init(policy_)
+        states = with_optimizers(system, policy_)[1]
         for n in chunks:
-            policy_, opt_state, _, metrics = system.train(policy_, tx, opt_state, None, step, n)
+            policy_, states, _, metrics = system.train(policy_, optimizers, states, None, step, n)
             losses, step = [*losses, *metrics["loss"]], step + n
         return losses
 
-    before = full.train._cache_size()
+    before = training_jax.train._cache_size()
     losses = compiled(3, 3)
-    assert full.train._cache_size() == before + 1
+    assert training_jax.train._cache_size() == before + 1
     np.testing.assert_allclose(losses, on_host(), rtol=1e-10)
     assert losses[-1] != losses[0]
 
@@ -273,9 +281,8 @@ LEARNING = {
 def test_the_target_is_learned(name):
     system = System(replace(LEARNING[name], mode="jax_full"))
     policy = system.make_policy(system.parameters())
-    tx = system.make_optimizer(policy)
     assert system.evaluate(policy).metrics["eval/gap"] > 0.5
-    policy, *_ = system.train(policy, tx, tx.init(policy), None, 0, system.config.steps)
+    policy, *_ = system.train(policy, *with_optimizers(system, policy), None, 0, system.config.steps)
     found = system.evaluate(policy).metrics
     assert found["eval/log_z_error"] < 0.05
     assert 0 <= found["eval/gap"] + 3 * found["eval/gap_se"] < 0.1

@@ -12,14 +12,14 @@ from crossfade.algos.gflownet.continuous import (
     acting_torch,
     density_torch,
     evaluation,
-    host,
-    init,
+    initial_parameters,
     learner_torch,
     noise_numpy,
+    vectorized,
 )
 from crossfade.algos.gflownet.continuous.batch import NO_MOVE
 from crossfade.algos.gflownet.continuous.policy_torch import Choice
-from crossfade.algos.gflownet.evaluation import Effort
+from crossfade.algos.gflownet.evaluation.evaluate import SamplingEffort
 from crossfade.envs.dag.continuous_params import EDGE
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.grid.params import GridParams
@@ -188,9 +188,9 @@ def imbalance(system, policy, n=4000):
     when densities, draws, the reward and its normaliser all belong together.
     """
     params, sigmoid = system.config.env, lambda t: 1 / (1 + np.exp(-t))
-    own = evaluation.built(system, policy, system.sample(policy, random.key(0), n)).log_weight
+    own = evaluation.trajectory_ratios(system, policy, system.sample(policy, random.key(0), n)).log_weight
     ends = evaluation.target_draws(params, n, random.key(1))
-    theirs = evaluation.built(system, policy, system.sample_back(policy, ends, random.key(2))).log_weight
+    theirs = evaluation.trajectory_ratios(system, policy, system.sample_back(policy, ends, random.key(2))).log_weight
     left, right = sigmoid(own - params.log_z), sigmoid(params.log_z - theirs)
     return (left.mean() - right.mean()) / math.sqrt((left.var() + right.var()) / n)
 
@@ -220,7 +220,7 @@ def without_density_back(terms, batch):
 def test_a_missing_factor_is_noticed(fault, monkeypatch):
     system, policy = started(CUBE, flat=True)
     right = system.terms
-    wrong = lambda policy, found: fault(right(policy, found), host.to_batch(found, system.env))
+    wrong = lambda policy, found: fault(right(policy, found), vectorized.to_batch(found, system.env))
     monkeypatch.setattr(system, "terms", wrong)
     assert abs(imbalance(system, policy)) > 8
 
@@ -241,19 +241,19 @@ def test_the_target_is_drawn_and_weighed_exactly(params):
 @pytest.mark.parametrize("params", [CUBE, TORUS, TorusParams(3, 2)], ids=str)
 def test_an_evaluation_bounds_log_z(params):
     system, policy = started(params, flat=True, z_init=1.0)
-    metrics = system.evaluate(policy, Effort(500)).metrics
+    metrics = system.evaluate(policy, SamplingEffort(500)).metrics
     assert metrics["eval/elbo"] < params.log_z < metrics["eval/eubo"]
     assert metrics["eval/log_z_error"] == abs(1 - params.log_z)
     assert ("eval/histogram_tv" in metrics) == (params.n_dim == 2)
-    assert metrics == system.evaluate(policy, Effort(500)).metrics  # the same draws
+    assert metrics == system.evaluate(policy, SamplingEffort(500)).metrics  # the same draws
 
 
 @pytest.mark.parametrize("loss", ["tb", "vargrad", "db", "subtb", "fldb"])
 def test_every_loss_goes_down_on_a_batch_and_estimates_log_z_or_not(loss):
     system, policy = started(TORUS, loss=loss, clip_norm=100.0)
-    optimizer = system.make_optimizer(policy)
+    optimizers = system.make_optimizers(policy)
     batch = system.tensors(system.collect_one_by_one(policy, None, 0)[0])
-    values = [float(system.update(policy, optimizer, batch)["loss"]) for _ in range(20)]
+    values = [float(system.update(policy, optimizers, batch)["loss"]) for _ in range(20)]
     assert values[-1] < values[0]
     log_z = learner_torch.log_z(policy, system.env, system.config)
     assert (log_z is None) == (loss == "vargrad")
@@ -281,9 +281,11 @@ def test_settings_without_meaning_here_are_refused(settings):
 
 
 def test_a_density_is_known_for_each_continuous_world_and_no_other():
-    assert init.density(CubeParams()) == "beta" and init.density(TorusParams()) == "von_mises"
+    assert (
+        initial_parameters.density(CubeParams()) == "beta" and initial_parameters.density(TorusParams()) == "von_mises"
+    )
     with pytest.raises(UsageError, match="got GridParams"):
-        init.density(GridParams())
+        initial_parameters.density(GridParams())
 
 
 def test_single_precision_stays_single():

@@ -13,11 +13,11 @@ from crossfade.algos.gflownet.continuous import (
     density_jax,
     density_torch,
     evaluation,
-    host,
     learner_jax,
     learner_torch,
     noise_jax,
     noise_numpy,
+    vectorized,
 )
 from crossfade.bridge.libraries import named_leaves
 from crossfade.envs.dag.cube.params import CubeParams
@@ -185,14 +185,17 @@ def last_proposal(monkeypatch):
 
 
 def without_widths(monkeypatch):
-    right = host._options
-    monkeypatch.setattr(host, "_options", lambda moves: right(moves)._replace(log_width=np.zeros(moves.can_move.shape)))
+    right = vectorized._options
+    monkeypatch.setattr(
+        vectorized, "_options", lambda moves: right(moves)._replace(log_width=np.zeros(moves.can_move.shape))
+    )
 
 
 def certain_return(monkeypatch):
-    right = learner_torch._log_jump
-    wrong = lambda choice, options: right(choice, options._replace(can_move=torch.zeros_like(options.can_move)))
-    monkeypatch.setattr(learner_torch, "_log_jump", wrong)
+    right = learner_torch._log_choice
+    certain = lambda options: options._replace(can_move=torch.zeros_like(options.can_move))
+    wrong = lambda choice, options: (right(choice, options)[0], right(choice, certain(options))[1])
+    monkeypatch.setattr(learner_torch, "_log_choice", wrong)
 
 
 FAULTS = [

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from crossfade.algos.gflownet import exact_jax, exact_numpy
-from crossfade.algos.gflownet.noise_floor import jsd_floor, total_variation_floor
+from crossfade.algos.gflownet.evaluation import exact_jax, exact_numpy
+from crossfade.algos.gflownet.evaluation.noise_floor import jsd_floor, total_variation_floor
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.grid.grid_numpy import Grid
 from crossfade.envs.dag.grid.params import GridParams

@@ -12,20 +12,16 @@ from gflownet_small import tiny
 from gflownet_tables import all_trajectories, graph_of
 
 from crossfade.algos.gflownet import (
-    acting_torch,
-    exact_numpy,
-    expected_jax,
-    expected_torch,
-    host,
-    init,
+    expected_loss_jax,
+    expected_loss_torch,
+    initial_parameters,
     learner_jax,
     learner_torch,
     losses_torch,
-    nodes_numpy,
-    noise_numpy,
 )
-from crossfade.algos.gflownet.gradient_noise import gradient_noise
-from crossfade.algos.gflownet.tensors import to_tensors
+from crossfade.algos.gflownet.batch_torch import to_tensors
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import acting_torch, nodes_numpy, noise_numpy, vectorized
 from crossfade.bridge.libraries import named_leaves
 from crossfade.envs.dag.bayesnet.params import BayesNetParams
 from crossfade.envs.dag.conformance import FAST_COMPILE
@@ -35,6 +31,7 @@ from crossfade.envs.dag.registry import make
 from crossfade.envs.dag.toy.params import ToyParams
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy
+from crossfade.systems.gflownet.gradient_noise_jax import gradient_noise
 
 LOSSES = ("tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb")
 BY_MOMENTS = ("tb", "vargrad", "subtb")
@@ -63,7 +60,7 @@ def configs_for(params):
 @cache
 def parameters_of(config):
     """The same random networks for every loss, and a log Z that is not zero."""
-    drawn = init.parameters(config, make(config.env, "numpy"), random_numpy.key(3), "float64")
+    drawn = initial_parameters.parameters(config, make(config.env, "numpy"), random_numpy.key(3), "float64")
     return {name: 2 * value for name, value in drawn.items()} | {"log_z": np.array([0.7])}
 
 
@@ -80,7 +77,7 @@ def gradient_of(value, policy):
 
 def by_torch(config):
     policy, nodes = torch_side(config)
-    value, info = expected_torch.loss(policy, nodes, graph_of(config.env), config)
+    value, info = expected_loss_torch.loss(policy, nodes, graph_of(config.env), config)
     return value.detach(), gradient_of(value, policy), info
 
 
@@ -156,7 +153,7 @@ def test_expectations_are_the_same_in_both_frameworks(params, x64):
     configs, graph, env = configs_for(params), graph_of(params), make(params, "jax")
 
     def every(policies, nodes):
-        measure = jax.value_and_grad(expected_jax.loss, has_aux=True)
+        measure = jax.value_and_grad(expected_loss_jax.loss, has_aux=True)
         return [measure(policy, nodes, graph, config) for policy, config in zip(policies, configs, strict=True)]
 
     policies = [learner_jax.make_policy(config, env, parameters_of(config)) for config in configs]
@@ -180,7 +177,7 @@ def sampled_batches(params, batches=64, size=500):
 
     keys = [random_numpy.fold_in(random_numpy.key(5), i) for i in range(batches)]
     noises = [noise_numpy.draw(key, env.max_steps, size, env.n_actions, "float64") for key in keys]
-    return [host.sample(choose, env, noise) for noise in noises]
+    return [vectorized.sample(choose, env, noise) for noise in noises]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -231,7 +228,7 @@ def test_the_expected_gradient_finds_the_target_and_the_gradient_of_the_expectat
     policy, nodes = torch_side(config)
     graph, optimizer, values = graph_of(config.env), torch.optim.Adam(policy.parameters(), lr=0.05), []
     for _ in range(300):
-        value, _ = expected_torch.loss(policy, nodes, graph, config)
+        value, _ = expected_loss_torch.loss(policy, nodes, graph, config)
         optimizer.zero_grad(set_to_none=False)
         value.backward()
         optimizer.step()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gflownet_small import SMALL, started, tiny
 
-from crossfade.algos.gflownet import exact_numpy, full, learner_jax
+from crossfade.algos.gflownet import learner_jax, training_jax
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.hypergrid.hypergrid_numpy import Hypergrid as HostHypergrid
@@ -22,7 +23,9 @@ def trained(config, *chunks):
     policy, tx, opt_state = started(config, env)
     losses, step = [], 0
     for n in chunks:
-        policy, opt_state, _, metrics = full.train(policy, tx, opt_state, None, env, jax.random.key(7), step, n, config)
+        policy, opt_state, _, metrics = training_jax.train(
+            policy, tx, opt_state, None, env, jax.random.key(7), step, n, config
+        )
         losses, step = [*losses, *np.asarray(metrics["loss"])], step + n
     return losses, policy
 
@@ -38,9 +41,9 @@ def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
 
 def test_repeated_calls_compile_once():
     config = tiny(dtype="float32", execution="table", batch_size=4)
-    before = full.train._cache_size()
+    before = training_jax.train._cache_size()
     trained(config, 3, 3, 3)
-    assert full.train._cache_size() == before + 1
+    assert training_jax.train._cache_size() == before + 1
 
 
 @pytest.mark.parametrize("layers, dtype", [(1, "float64"), (2, "float32")])
@@ -48,7 +51,7 @@ def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype
     with jax.enable_x64(dtype == "float64"):
         env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")
         policy, tx, opt_state = started(config, env)
-        lowered = full.train.lower(policy, tx, opt_state, None, env, jax.random.key(0), 0, 3, config)
+        lowered = training_jax.train.lower(policy, tx, opt_state, None, env, jax.random.key(0), 0, 3, config)
         program = lowered.compile().as_text()
     products = len(re.findall(r"= f\d\d\S* dot\(", program))
     linear = layers + 2  # the trunk and two heads: forward, back to all inputs but the observation, weights' gradients

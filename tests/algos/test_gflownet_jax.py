@@ -8,19 +8,17 @@ import pytest
 import torch
 from gflownet_small import SMALL, started, tiny
 
-from crossfade.algos.gflownet import (
-    distinct,
-    exact_numpy,
-    host,
-    init,
-    learner_jax,
-    losses_jax,
+from crossfade.algos.gflownet import initial_parameters, learner_jax, losses_jax
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import (
+    distinct_jax,
     nodes_jax,
     noise_jax,
     noise_numpy,
-    rollout,
+    rollout_jax,
+    vectorized,
 )
-from crossfade.algos.gflownet.acting_jax import act, choose
+from crossfade.algos.gflownet.sampling.acting_jax import act, choose
 from crossfade.envs.dag import base_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
@@ -49,7 +47,7 @@ def uniform_trajectories(env, batch=16):
     """Trajectories of a policy that takes every valid action alike."""
     noise = noise_jax.draw(jax.random.key(0), env.max_steps, batch, env.n_actions, "float64")
     logits = jnp.zeros((env.n_states, env.n_actions))
-    return rollout.sample_table(logits, env, noise, epsilon=0.0, temperature=1.0)
+    return rollout_jax.sample_table(logits, env, noise, epsilon=0.0, temperature=1.0)
 
 
 # The losses
@@ -173,7 +171,7 @@ def test_sub_trajectory_balance_is_the_weighted_mean_over_all_pieces(x64):
 
 def test_the_detached_mean_of_vargrad_changes_no_gradient(x64):
     def variance(log_pf):
-        return losses_jax._log_z_estimate(terms._replace(log_pf=log_pf)).var()
+        return losses_jax.log_z_estimate(terms._replace(log_pf=log_pf)).var()
 
     terms = random_terms()
     ours = jax.value_and_grad(lambda log_pf: losses_jax.vargrad(terms._replace(log_pf=log_pf)))(terms.log_pf)
@@ -259,9 +257,9 @@ def sampled():
         def every_way(policy, noise):
             logits = policy.forward_logits(env.observe(env.state(jnp.arange(env.n_states))))
             return {
-                "scan": rollout.sample(policy, env, noise, **EXPLORING),
-                "until_done": rollout.sample_until_done(policy, env, noise, **EXPLORING),
-                "table": rollout.sample_table(logits, env, noise, **EXPLORING),
+                "scan": rollout_jax.sample(policy, env, noise, **EXPLORING),
+                "until_done": rollout_jax.sample_until_done(policy, env, noise, **EXPLORING),
+                "table": rollout_jax.sample_table(logits, env, noise, **EXPLORING),
             }
 
         return env, policy, noise, jax.tree.map(np.asarray, every_way(policy, noise))
@@ -283,7 +281,7 @@ def test_the_host_sampler_gives_the_same_trajectories(sampled, x64):
     def chosen(state, gumbel, explore):
         return np.asarray(step(host_env.observe(state), host_env.forward_mask(state), gumbel, explore))
 
-    ours, theirs = trajectories["scan"], host.sample(chosen, host_env, jax.tree.map(np.asarray, noise))
+    ours, theirs = trajectories["scan"], vectorized.sample(chosen, host_env, jax.tree.map(np.asarray, noise))
     np.testing.assert_array_equal(ours.x, theirs.x)
     np.testing.assert_array_equal(ours.valid, theirs.valid)
     np.testing.assert_array_equal(ours.action[ours.valid], theirs.action[ours.valid])
@@ -342,9 +340,9 @@ def test_more_distinct_states_than_the_capacity_are_an_error(sampled):
 @pytest.mark.parametrize("slots", [1 << 20, 7], ids=["own slots", "colliding hashes"])
 def test_distinct_objects_are_told_apart(sampled, slots, monkeypatch):
     env, _, _, trajectories = sampled
-    monkeypatch.setattr(distinct, "SLOTS", slots)
+    monkeypatch.setattr(distinct_jax, "SLOTS", slots)
     x = jnp.asarray(trajectories["scan"].x)
-    found = jax.jit(lambda x: distinct.find(x, env))(x)
+    found = jax.jit(lambda x: distinct_jax.find(x, env))(x)
     objects = np.asarray(found.objects(int(found.total)))
     np.testing.assert_array_equal(objects[found.node], x)
     n = len(np.unique(x.reshape(-1, 2), axis=0))
@@ -380,7 +378,7 @@ def test_the_optimizer_is_torch_adam_with_groups_steps_and_clipping(x64):
 
 def test_parameters_that_do_not_fit_are_named():
     env, config = Hypergrid(SMALL), tiny(dtype="float32")
-    parameters = init.parameters(config, env, random_numpy.key(0))
+    parameters = initial_parameters.parameters(config, env, random_numpy.key(0))
     parameters["extra"] = parameters.pop("log_z")
     with pytest.raises(UsageError, match=r"extra: expected None, got \(1,\); log_z: expected \(1,\), got None"):
         learner_jax.make_policy(config, env, parameters)

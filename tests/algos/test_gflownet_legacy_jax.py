@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from gflownet_small import SMALL, tiny
+from gflownet_small import SMALL, tiny, with_optimizers
 
-from crossfade.algos.gflownet import exact_numpy, learner_jax, losses_jax, nodes_jax, noise_jax, rollout
-from crossfade.algos.gflownet.known import graph_of
+from crossfade.algos.gflownet import learner_jax, losses_jax
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import nodes_jax, noise_jax, rollout_jax
 from crossfade.bridge import Mapping, to_torch_optimizer
 from crossfade.bridge.optimizers import read_torch, write_optax
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.nn import layers_jax
 from crossfade.systems.gflownet.discrete_jax import System
@@ -84,10 +86,11 @@ def test_a_double_step_survives_the_neutral_form_of_the_optimiser(x64):
     config = tiny(legacy_double_step=True, mode="jax_full", execution="table")
     run, other = System(config), TorchSystem(config)
     policy = run.make_policy(run.parameters())
-    tx = run.make_optimizer(policy)
-    policy, opt_state, _, _ = run.train(policy, tx, tx.init(policy), None, 0, 3)
+    optimizers, states = with_optimizers(run, policy)
+    policy, states, _, _ = run.train(policy, optimizers, states, None, 0, 3)
+    tx, opt_state = optimizers["policy"], states["policy"]
     module = other.make_policy({n: np.asarray(a) for n, a in other.parameters().items()})
-    mapping, (optimizer, scheduler) = Mapping.by_name(module, policy), other.make_optimizer(module)
+    mapping, (optimizer, scheduler) = Mapping.by_name(module, policy), other.make_optimizers(module)["policy"]
     named = dict(module.named_parameters())
     to_torch_optimizer(opt_state, mapping, optimizer, scheduler=scheduler, named_parameters=named)
     resumed = write_optax(read_torch(optimizer, named), tx.init(policy), mapping)
@@ -120,7 +123,7 @@ def test_with_the_wrong_mask_a_policy_of_another_target_has_no_loss(x64):
 
     @eqx.filter_jit
     def measured(policy, config):
-        trajectories = rollout.sample_table(jnp.zeros((env.n_states, env.n_actions)), env, noise, 0.0, 1.0)
+        trajectories = rollout_jax.sample_table(jnp.zeros((env.n_states, env.n_actions)), env, noise, 0.0, 1.0)
         return losses_jax.loss(policy, nodes_jax.at_table(trajectories, env, nodes_jax.table(env)), config)[0]
 
     loss = {}
@@ -146,8 +149,7 @@ def test_trunks_that_are_not_tied_drift_apart(x64):
 
     def trained(run, parameters):
         policy = run.make_policy(parameters)
-        tx = run.make_optimizer(policy)
-        policy, _, _, metrics = run.train(policy, tx, tx.init(policy), None, 0, 100)
+        policy, _, _, metrics = run.train(policy, *with_optimizers(run, policy), None, 0, 100)
         return policy, np.asarray(metrics["loss"])
 
     _, expected = trained(tied, start)

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.gflownet import exact_numpy, learner_torch
+from crossfade.algos.gflownet import learner_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.known import graph_of
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.bridge.optimizers_torch import read_torch
 from crossfade.config import apply
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.errors import NoCounterpart, UsageError
+from crossfade.optim import functional_torch
 from crossfade.systems.gflownet.discrete_torch import System
+from crossfade.trainers.system import PureState
 
 SMALL = ("env=hypergrid", "env.length=4", "hidden=8", "batch_size=8", "dtype=float64")
 
@@ -23,9 +27,9 @@ def system(*words: str) -> System:
 def updated(ours: System, n: int, start: dict[str, np.ndarray] | None = None):
     """A policy and its optimiser after `n` updates, and the losses on the way."""
     policy = ours.make_policy(start or ours.parameters())
-    optimizer = ours.make_optimizer(policy)
-    losses = [ours.update(policy, optimizer, batch_of(ours, policy, i))["loss"] for i in range(n)]
-    return policy, optimizer, losses
+    optimizers = ours.make_optimizers(policy)
+    losses = [ours.update(policy, optimizers, batch_of(ours, policy, i))["loss"] for i in range(n)]
+    return policy, optimizers["policy"], losses
 
 
 def batch_of(ours: System, policy, step: int):
@@ -79,28 +83,36 @@ def test_double_step_moves_the_trunk_twice_as_far():
     assert torch.equal(moved(wrong, "forward_head.weight"), moved(right, "forward_head.weight"))
 
 
+def pure_state(policy, optimizer) -> PureState:
+    """What `torch_pure` starts from."""
+    params = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
+    return PureState(params, {"policy": functional_torch.init(read_torch(optimizer, policy))})
+
+
 @pytest.mark.parametrize("words", [(), ("clip_norm=0.1", "lr_period=2")], ids=["plain", "clipped, decaying"])
 def test_the_functional_learner_has_the_same_fault(words):
     ours = system("legacy_double_step=true", *words)
     policy, (adam, _), _ = updated(ours, 5)
     start = ours.make_policy(ours.parameters())
-    state, update = ours.pure_init(start, ours.make_optimizer(start)[0]), ours.pure_update(start)
+    state = pure_state(start, ours.make_optimizers(start)["policy"].optimizer)
+    update = ours.pure_update(start, lambda function: function)
     for i in range(5):
         start.load_state_dict(state.params)
         state, _ = update(state, batch_of(ours, start, i))
     for name, p in policy.named_parameters():
         torch.testing.assert_close(state.params[name], p.detach(), rtol=0, atol=1e-14)
-        torch.testing.assert_close(state.exp_avg[name], adam.state[p]["exp_avg"], rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(state.exp_avg_sq[name], adam.state[p]["exp_avg_sq"], rtol=1e-12, atol=1e-14)
-    again = ours.pure_init(policy, adam)  # and it goes on from torch's optimiser
-    assert float(again.step) == float(state.step) == 5
+        for slot in ("exp_avg", "exp_avg_sq"):
+            found = state.moments["policy"].slots[name][slot]
+            torch.testing.assert_close(found, adam.state[p][slot], rtol=1e-12, atol=1e-14)
+    again = pure_state(policy, adam)  # and it goes on from torch's optimiser
+    assert float(again.moments["policy"].step) == float(state.moments["policy"].step) == 5
 
 
 def test_a_learner_that_steps_once_refuses_to_step_twice():
     config = replace(system().config, mode="jax_minimal")
-    System(config)
+    assert set(System(config).objectives()) == {"policy"}
     with pytest.raises(NoCounterpart, match="legacy_double_step"):
-        System(replace(config, legacy_double_step=True))
+        System(replace(config, legacy_double_step=True)).objectives()
     with pytest.raises(UsageError, match="backward=shared"):
         replace(config, legacy_double_step=True, backward="uniform")
 
@@ -168,7 +180,7 @@ def test_an_untied_trunk_comes_apart():
     copies = {f"backward_{name}": array.copy() for name, array in tied.items() if name.startswith("trunk.")}
     policy, _, losses = updated(ours, 100, tied | copies)
     whole, _, tied_losses = updated(right, 100, tied)
-    assert whole.backward_trunk is None
+    assert not whole.backward_trunk
     assert all(float((a - b).detach().abs().max()) > 1e-3 for a, b in pairs(policy))
     apart = [abs(float(a) - float(b)) for a, b in zip(losses, tied_losses, strict=True)]
     assert apart[0] == 0 and apart[-1] > 1e-6  # one function at the start, two systems after

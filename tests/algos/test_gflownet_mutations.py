@@ -21,8 +21,9 @@ import torch
 from gflownet_small import tiny
 from gflownet_tables import all_trajectories, optimum, tabular
 
-from crossfade.algos.gflownet import learner_torch, losses_torch, nodes_numpy
-from crossfade.algos.gflownet.tensors import to_tensors
+from crossfade.algos.gflownet import learner_torch, losses_torch
+from crossfade.algos.gflownet.batch_torch import to_tensors
+from crossfade.algos.gflownet.sampling import nodes_numpy
 from crossfade.envs.dag import conformance
 from crossfade.envs.dag.hypergrid.params import HypergridParams
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from crossfade.algos.gflownet import full
+from crossfade.algos.gflownet import training_jax
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.config import apply
 from crossfade.registry import find
@@ -37,13 +37,13 @@ def test_replay_alone_does_not_bias_what_is_learned(sampling):
 
 def test_ways_back_without_their_stop_are_noticed(monkeypatch):
     """A batch that is silently wrong still trains: the exact distance is what tells."""
-    right = full.joined
+    right = training_jax.concatenate
 
     def wrong(forward, back):
         last = jnp.sum(back.valid, 0, keepdims=True) - 1
         return right(forward, back._replace(valid=back.valid & (jnp.arange(len(back.valid))[:, None] != last)))
 
-    monkeypatch.setattr(full, "joined", wrong)
+    monkeypatch.setattr(training_jax, "concatenate", wrong)
     found = learned(1000, *CORNERS, *REPLAY, *DATA, "seed=1")  # another config, so that nothing compiled is used again
     assert not found["eval/tv"] < 0.02
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from crossfade import checkpoint
-from crossfade.algos.gflownet import losses_jax, losses_torch, noise_jax, noise_numpy, replay_jax, replay_numpy
+from crossfade.algos.gflownet import losses_jax, losses_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.algos.gflownet.sampling import noise_jax, noise_numpy, replay_jax, replay_numpy
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
 from crossfade.envs.dag.hypergrid.params import HypergridParams
@@ -42,7 +43,7 @@ FAULTY = (*CASES["weighted, shared"], "legacy_double_step=true", "clip_norm=0.5"
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):
     """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.shutil.which", lambda name: None)
+    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for"))
 
 
 def config(*words: str) -> GFlowNetConfig:
@@ -165,7 +166,9 @@ def whole(mode: str, words: tuple[str, ...]) -> Run:
 
 
 def leaves(metrics: dict[str, np.ndarray], state: Snapshot) -> dict[str, np.ndarray]:
-    moments = {f"{slot} of {n}": a for n, slots in state.optimizer.moments.items() for slot, a in slots.items()}
+    moments = {
+        f"{slot} of {n}": a for n, slots in state.optimizers["policy"].moments.items() for slot, a in slots.items()
+    }
     return {**metrics, **state.parameters, **moments}
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from gflownet_small import tiny
+from gflownet_small import tiny, with_optimizers
 
-from crossfade.algos.gflownet import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.learner_jax import log_pf_table, log_z
 from crossfade.envs.dag.cube.params import CubeParams
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import make
 from crossfade.errors import UsageError
-from crossfade.systems.gflownet import population
+from crossfade.systems.gflownet import population_jax
 from crossfade.systems.gflownet.discrete_jax import System
-from crossfade.systems.gflownet.population import VARYING, Population
+from crossfade.systems.gflownet.population_jax import VARYING, Population
 
 OTHER: dict = {"seed": 1, "lr": 3e-3, "lr_z": 0.03, "epsilon": 0.4, "temperature": 1.7, "subtb_lambda": 0.3}
 
@@ -28,8 +28,7 @@ def alone(config, steps):
     """
     system = System(replace(config, execution="table"))
     policy = system.make_policy(system.parameters())
-    tx = system.make_optimizer(policy)
-    policy, *_, metrics = system.train(policy, tx, tx.init(policy), system.start_buffer(), 0, steps)
+    policy, *_, metrics = system.train(policy, *with_optimizers(system, policy), system.start_buffer(), 0, steps)
     return metrics, policy, system
 
 
@@ -67,12 +66,12 @@ def test_each_member_is_the_run_trained_alone_and_judged_exactly(x64, loss, exec
 
 
 def test_one_program_serves_members_of_any_settings():
-    before = population.train._cache_size()
+    before = population_jax.train._cache_size()
     for lr in (1e-3, 2e-3):
         configs = [tiny(dtype="float32", loss="vargrad", layers=0, lr=lr, seed=seed) for seed in (0, 1)]
         _, exact = Population(configs).run(0, 2)
         assert exact.keys() == {"tv"}, "VarGrad learns no log Z"
-    assert population.train._cache_size() == before + 1
+    assert population_jax.train._cache_size() == before + 1
 
 
 @pytest.mark.parametrize(

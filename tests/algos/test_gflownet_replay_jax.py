@@ -11,19 +11,18 @@ import optax
 import pytest
 from gflownet_small import SMALL, tiny
 
-from crossfade.algos.gflownet import (
-    exact_numpy,
-    expected_jax,
-    full,
+from crossfade.algos.gflownet import expected_loss_jax, training_jax
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import (
     noise_jax,
     noise_numpy,
-    parents,
+    parents_jax,
     replay_jax,
     replay_numpy,
-    rollout,
+    rollout_jax,
 )
-from crossfade.algos.gflownet.known import graph_of
 from crossfade.envs.dag import base_numpy
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.hypergrid.params import HypergridParams
 from crossfade.envs.dag.registry import make
@@ -122,7 +121,7 @@ def ways_back(backward, params, x, n=4000):
     run = system(env=params, backward=backward, batch_size=n)
     policy = run.make_policy(run.parameters())
     policy = jax.tree.map(lambda leaf: 3 * leaf, policy)  # a fresh P_B is nearly uniform
-    env, log_paths = run.env, full.log_paths(run.env, run.config, run.given)
+    env, log_paths = run.env, training_jax.log_paths(run.env, run.config, run.constants)
     x = jnp.tile(jnp.array(x, jnp.int32), (n, 1))
     gumbel = jax.random.gumbel(jax.random.key(1), (env.max_steps, n, env.n_parents))
 
@@ -132,9 +131,9 @@ def ways_back(backward, params, x, n=4000):
         if log_paths is None:
             log_pb = policy.log_pb(env.observe(states), env.backward_mask(states))
         else:
-            log_pb = parents.max_entropy(env, states.x, log_paths)
-        walked = rollout.sample_back(policy, env, x, gumbel, log_paths)
-        return log_pb, walked, rollout.sample_back_table(log_pb, env, x, gumbel)
+            log_pb = parents_jax.max_entropy(env, states.x, log_paths)
+        walked = rollout_jax.sample_back(policy, env, x, gumbel, log_paths)
+        return log_pb, walked, rollout_jax.sample_back_table(log_pb, env, x, gumbel)
 
     return jax.tree.map(np.asarray, both(policy))
 
@@ -181,7 +180,9 @@ def test_the_number_of_ways_may_come_from_a_formula(x64):
             return log_factorial[x.sum(-1)] - log_factorial[x].sum(-1)
 
     env, graph = Hypergrid(Formula(2, 5)), graph_of(HypergridParams(2, 5))
-    log_pb = jax.jit(lambda: parents.max_entropy(env, env.state(jnp.arange(25)).x, parents.counted(env, None)))()
+    log_pb = jax.jit(
+        lambda: parents_jax.max_entropy(env, env.state(jnp.arange(25)).x, parents_jax.log_path_function(env, None))
+    )()
     exact = np.where(graph.backward_mask, exact_numpy.max_entropy_backward(graph), -1e30)
     np.testing.assert_allclose(log_pb, exact, rtol=1e-12, atol=1e-14)
 
@@ -227,8 +228,8 @@ MIXED = {
 
 def trained(run, *chunks):
     """Losses, parameters and buffer after plain gradient descent, so that parameters tell the gradients."""
-    policy, tx = run.make_policy(run.parameters()), optax.sgd(0.01)
-    state, losses, step = (policy, tx.init(policy), run.start_buffer()), [], 0
+    policy, tx = run.make_policy(run.parameters()), {"policy": optax.sgd(0.01)}
+    state, losses, step = (policy, {"policy": tx["policy"].init(policy)}, run.start_buffer()), [], 0
     for n in chunks:
         *state, metrics = run.train(state[0], tx, *state[1:], step, n)
         losses, step = [*losses, *np.asarray(metrics["loss"])], step + n
@@ -237,12 +238,12 @@ def trained(run, *chunks):
 
 def trained_on_the_host(run, n):
     """The same by way of batches that a NumPy environment collects."""
-    policy, tx = run.make_policy(run.parameters()), optax.sgd(0.01)
-    opt_state, buffer, losses = tx.init(policy), run.start_buffer(), []
-    update = eqx.filter_jit(lambda policy, opt_state, batch: run.update(policy, tx, opt_state, batch))
+    policy, tx = run.make_policy(run.parameters()), {"policy": optax.sgd(0.01)}
+    states, buffer, losses = {"policy": tx["policy"].init(policy)}, run.start_buffer(), []
+    update = eqx.filter_jit(lambda policy, states, batch: run.update(policy, tx, states, batch))
     for step in range(n):
         batch, buffer = run.collect(policy, buffer, step)
-        policy, opt_state, info = update(policy, opt_state, batch)
+        policy, states, info = update(policy, states, batch)
         losses.append(float(info["loss"]))
     return losses, policy, buffer
 
@@ -271,20 +272,20 @@ def test_every_execution_trains_alike_on_mixed_batches(case, executions, x64):
 
 def test_a_mixed_run_resumes_from_its_saved_buffer_and_compiles_once():
     run = system(replay_batch=2, dtype="float32", execution="table")
-    tx = optax.adam(0.01)
-    before = full.train._cache_size()
+    tx = {"policy": optax.adam(0.01)}
+    before = training_jax.train._cache_size()
 
     def go_on(state, step):
         *state, _ = run.train(state[0], tx, *state[1:], step, 3)
         return state
 
     policy = run.make_policy(run.parameters())
-    halfway = go_on((policy, tx.init(policy), run.start_buffer()), 0)
+    halfway = go_on((policy, {"policy": tx["policy"].init(policy)}, run.start_buffer()), 0)
     saved = {name: np.array(array) for name, array in halfway[2]._asdict().items()}
     copied = (*jax.tree.map(jnp.array, halfway[:2]), run.start_buffer(saved))
     for ours, theirs in zip(jax.tree.leaves(go_on(halfway, 3)), jax.tree.leaves(go_on(copied, 3)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert full.train._cache_size() == before + 1
+    assert training_jax.train._cache_size() == before + 1
     with pytest.raises(CheckpointError, match="replay_capacity"):
         system(replay_batch=2, dtype="float32", replay_capacity=8).start_buffer(saved)
 
@@ -294,8 +295,8 @@ def test_a_run_without_replay_and_data_has_none_of_it_in_its_program():
         run = system(dtype="float32", execution="table", batch_size=4, **settings)
         policy, tx = run.make_policy(run.parameters()), optax.sgd(0.1)
         state = policy, tx, tx.init(policy), run.start_buffer()
-        program = jax.make_jaxpr(full.train, static_argnums=(1, 4, 7, 8))
-        return str(program(*state, run.env, jax.random.key(0), 0, 3, run.config, run.given))
+        program = jax.make_jaxpr(training_jax.train, static_argnums=(1, 4, 7, 8))
+        return str(program(*state, run.env, jax.random.key(0), 0, 3, run.config, run.constants))
 
     assert "sort[" not in operations()
     assert "sort[" in operations(replay_batch=1)
@@ -305,7 +306,7 @@ def test_a_buffer_or_data_that_the_config_does_not_name_is_refused():
     run = system(dtype="float32", execution="table", replay_batch=2)
     policy, tx = run.make_policy(run.parameters()), optax.sgd(0.1)
     with pytest.raises(UsageError, match="replay_batch=2 with no buffer"):
-        run.train(policy, tx, tx.init(policy), None, 0, 1)
+        run.train(policy, {"policy": tx}, {"policy": tx.init(policy)}, None, 0, 1)
 
 
 # Other backward policies and the exact objective
@@ -330,7 +331,7 @@ def test_the_exact_objective_is_trained_in_both_jax_modes(x64):
     np.testing.assert_allclose(whole[0], hosted[0], rtol=1e-12)
     run = system(objective="expected")
     policy = run.make_policy(run.parameters())
-    value, _ = jax.jit(lambda nodes: expected_jax.loss(policy, nodes, graph_of(SMALL), run.config))(run.table)
+    value, _ = jax.jit(lambda nodes: expected_loss_jax.loss(policy, nodes, graph_of(SMALL), run.config))(run.table)
     assert whole[0][0] == pytest.approx(float(value), rel=1e-12)
     with pytest.raises(UsageError, match="objective=sampled"):
         system(objective="expected", env=HypergridParams(10, 16))

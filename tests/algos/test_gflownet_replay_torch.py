@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from crossfade.algos.gflownet import backward_numpy, data, exact_numpy, replay_numpy
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.known import graph_of
+from crossfade.algos.gflownet.evaluation import exact_numpy
+from crossfade.algos.gflownet.sampling import dataset, parents_numpy, replay_numpy
+from crossfade.algos.gflownet.sampling.path_counts import log_path_table
 from crossfade.config import apply
 from crossfade.envs.dag.base_numpy import State, check_action
+from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.envs.dag.hypergrid.params import HypergridParams
 from crossfade.envs.dag.registry import make, params_class
 from crossfade.errors import CheckpointError, UsageError
@@ -286,16 +288,16 @@ def test_objects_and_arrays_give_the_same_batch():
 
 def test_all_means_every_object_that_may_stop():
     toy = make(params_class("toy")(), "numpy")
-    assert data.load("all", toy)[:, 0].tolist() == [3, 4, 6, 8, 9, 10]
-    assert len(data.load("all", grid())) == 9
+    assert dataset.load("all", toy)[:, 0].tolist() == [3, 4, 6, 8, 9, 10]
+    assert len(dataset.load("all", grid())) == 9
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_every_object_exists_and_its_neighbours_out_of_range_do_not(world):
     ours = system(*world)
     x = ours.sample(policy_of(ours), random.key(0), 30).x[-1]
-    assert data.exists(ours.env, x).all()
-    assert not data.exists(ours.env, np.concatenate([x[:3] + 1000, x[:3] - 1000])).any()
+    assert dataset.exists(ours.env, x).all()
+    assert not dataset.exists(ours.env, np.concatenate([x[:3] + 1000, x[:3] - 1000])).any()
 
 
 def test_files_of_objects_are_read(tmp_path):
@@ -304,7 +306,7 @@ def test_files_of_objects_are_read(tmp_path):
     np.save(tmp_path / "whole.npy", x.astype(np.float32))
     (tmp_path / "x.csv").write_text("first,second\n0,2\n\n1,1\n2, 0\n")
     for name in ("x.npy", "whole.npy", "x.csv"):
-        found = data.load(str(tmp_path / name), grid())
+        found = dataset.load(str(tmp_path / name), grid())
         assert found.dtype == np.int32 and np.array_equal(found, x), name
 
 
@@ -333,42 +335,46 @@ def test_a_bad_file_is_refused_with_its_row(name, content, message, tmp_path):
     elif content is not None:
         np.save(path, content, allow_pickle=True)
     with pytest.raises(UsageError, match=message):
-        data.load(str(path), grid())
+        dataset.load(str(path), grid())
 
 
 def test_objects_that_may_not_stop_are_refused(tmp_path):
     (tmp_path / "x.csv").write_text("3\n5\n")
     with pytest.raises(UsageError, match="row 2: expected an object that may stop"):
-        data.load(str(tmp_path / "x.csv"), make(params_class("toy")(), "numpy"))
+        dataset.load(str(tmp_path / "x.csv"), make(params_class("toy")(), "numpy"))
     (tmp_path / "x.csv").write_text("3\n11\n")
     with pytest.raises(UsageError, match="row 2: expected an object that .* can build"):
-        data.load(str(tmp_path / "x.csv"), make(params_class("toy")(), "numpy"))
+        dataset.load(str(tmp_path / "x.csv"), make(params_class("toy")(), "numpy"))
 
 
 def test_all_of_too_many_is_refused():
     with pytest.raises(UsageError, match="Give a file"):
-        data.load("all", make(params_class("set")(n_items=40, max_size=20), "numpy"))
+        dataset.load("all", make(params_class("set")(n_items=40, max_size=20), "numpy"))
 
 
 # P_B without parameters
 
 
+def log_paths(env):
+    return parents_numpy.log_path_function(env, log_path_table(env))
+
+
 def test_the_maximum_entropy_policy_of_a_grid_is_x_over_its_sum():
     env = make(HypergridParams(2, 5), "numpy")
     x = env.state(np.arange(1, 25)).x
-    p = np.exp(backward_numpy.max_entropy(env, x, backward_numpy.log_path_counts(env)))
+    p = np.exp(parents_numpy.max_entropy(env, x, log_paths(env)))
     assert np.allclose(p, x / x.sum(-1, keepdims=True), atol=1e-14)
     assert not np.allclose(p, np.exp(exact_numpy.uniform_backward(graph_of(env.params)))[1:])
 
 
 def test_a_closed_form_of_the_params_is_used(monkeypatch):
     large = make(HypergridParams(7, 20), "numpy")  # too many to list
-    assert np.allclose(backward_numpy.log_path_counts(grid(5))(np.array([[3, 4]])), math.log(math.comb(7, 3)))
-    assert np.allclose(backward_numpy.log_path_counts(large)(np.ones((1, 7), np.int32)), math.log(math.factorial(7)))
+    assert np.allclose(log_paths(grid(5))(np.array([[3, 4]])), math.log(math.comb(7, 3)))
+    assert np.allclose(log_paths(large)(np.ones((1, 7), np.int32)), math.log(math.factorial(7)))
     monkeypatch.delattr(HypergridParams, "log_paths")
-    assert np.allclose(backward_numpy.log_path_counts(grid(5))(np.array([[3, 4]])), math.log(math.comb(7, 3)))
+    assert np.allclose(log_paths(grid(5))(np.array([[3, 4]])), math.log(math.comb(7, 3)))
     with pytest.raises(UsageError, match="backward=shared, learned, uniform or fixed"):
-        backward_numpy.log_path_counts(large)
+        log_paths(large)
 
 
 def test_maxent_is_not_guessed_where_it_is_not_given():
@@ -380,7 +386,7 @@ def test_maxent_is_not_guessed_where_it_is_not_given():
 
 
 def test_fixed_logits_must_fit_and_are_equal_by_default():
-    with pytest.raises(UsageError, match="expected 2, one for each backward action"):
+    with pytest.raises(UsageError, match="expected 2 numbers, one for each backward action"):
         policy_of(system("env=hypergrid", "backward=fixed", "backward_logits=(1.0,)"))
     loss = lambda *words: _loss(system("env=hypergrid", *words))
     assert loss("backward=fixed") == loss("backward=uniform")

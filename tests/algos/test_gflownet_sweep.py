@@ -5,12 +5,13 @@ import signal
 
 import numpy as np
 import pytest
-import tyro
 
 from crossfade.algos.gflownet.config import GFlowNetConfig
+from crossfade.cli import main
 from crossfade.errors import UsageError
-from crossfade.systems.gflownet.population import VARYING
-from crossfade.verbs.sweep import Sweep, combinations, read_over, train
+from crossfade.systems.gflownet import RECORD as GFLOWNET
+from crossfade.systems.gflownet.population_jax import VARYING
+from crossfade.verbs.sweep import combinations, read_over, train
 from crossfade.verbs.sweep_report import record, show, write_page
 
 SMALL = ["gflownet", "env=hypergrid", "hidden=8", "layers=1", "batch_size=4", "steps=6", "chunk=3", "log_every=3"]
@@ -18,7 +19,7 @@ SMALL = ["gflownet", "env=hypergrid", "hidden=8", "layers=1", "batch_size=4", "s
 
 def test_a_sweep_trains_all_combinations_and_ranks_them(tmp_path, capsys):
     words = [*SMALL, "--runs-dir", str(tmp_path), "--over", "seed=0..1", "lr=1e-3,1e-2"]
-    assert tyro.cli(Sweep, args=words).run() == 0
+    assert main(["sweep", *words]) == 0
     printed = capsys.readouterr().out
     assert "TV" in printed and "4 members, 6 iterations" in printed
     (folder,) = (tmp_path / "gflownet").iterdir()
@@ -71,11 +72,11 @@ def test_ctrl_c_keeps_what_is_done_and_divergence_ranks_last(tmp_path, capsys):
     base = GFlowNetConfig(steps=12, chunk=3, log_every=3, eval_every=0)
     over = {"lr": ["1", "1e-3"]}
     history = train(Interrupted(), base, title="", quiet=True)
-    found = record("gflownet", base, over, combinations(base, over), history)
+    found = record(GFLOWNET, base, over, combinations(base, over), history)
     assert found["step"] == 6
     first, last = found["members"]
     assert first["settings"] == {"lr": 0.001} and first["last"] == {"eval/tv": 0.5, "train/loss": 2.0}
     assert last["last"] == {"eval/tv": None, "train/loss": None}
-    show(found)
+    show(GFLOWNET, found)
     assert "stopped before 12" in capsys.readouterr().out
-    assert write_page(tmp_path / "sweep.html", found).exists()
+    assert write_page(tmp_path / "sweep.html", GFLOWNET, found).exists()

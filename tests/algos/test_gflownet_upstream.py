@@ -14,11 +14,11 @@ from torch import nn
 from crossfade import checkpoint, config as settings
 from crossfade.algos.gflownet import policy_jax, policy_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
-from crossfade.algos.gflownet.upstream import export_upstream, import_upstream
 from crossfade.cli import main
 from crossfade.envs.dag.registry import make, params_class
 from crossfade.errors import CheckpointError, NoCounterpart
 from crossfade.registry import find
+from crossfade.systems.gflownet.published.checkpoint_torch import export_upstream, import_upstream
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.trainers.system import Snapshot
 
@@ -235,7 +235,9 @@ def test_training_goes_on_from_it_alike_in_torch_and_in_jax():
     for mode in ("torch", "jax_full"):
         config = settings.apply(GFlowNetConfig(), [*words, f"mode={mode}"])
         with precision(config):
-            trainer = make_trainer(find("gflownet"), config, Snapshot(ours.parameters, ours.optimizer), ours.step)
+            trainer = make_trainer(
+                find("gflownet"), config, Snapshot(ours.parameters, {"policy": ours.optimizer}), ours.step
+            )
             losses = trainer.run(ours.step, 2)["loss"]
             ends.append({"loss": losses, **trainer.snapshot().parameters})
     for name in ends[0]:

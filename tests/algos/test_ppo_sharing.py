@@ -12,11 +12,12 @@ import pytest
 from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import learner_jax, sharing, train_jax
+from crossfade.algos.ppo import learner_jax, train_jax
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.optim import sharing_jax as sharing
 from crossfade.registry import find
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.making import make_trainer
@@ -84,7 +85,7 @@ BREAKS = {
         "part",
         lambda tree, devices, axis=0: _first(tree, devices, axis),
     ),
-    "statistics of one device alone": ("each", lambda tree, devices: [tree] * devices),
+    "statistics of one device alone": ("gather_list", lambda tree, devices: [tree] * devices),
 }
 
 
@@ -122,7 +123,7 @@ def test_trading_is_the_same_on_two_devices(x64):
 
 WRONG = {
     "mode=torch": (("mode=torch", "devices=2"), "expected 1 in mode=torch, got 2"),
-    "none": (("devices=0",), "devices: expected at least 1, got 0"),
+    "none": (("devices=0",), "devices: expected an integer from 1 to 2.31 - 1, got 0"),
     "uneven environments": (("n_envs=6", "devices=4"), "a divisor of n_envs = 6, got 4"),
     "uneven minibatches": (("n_envs=4", "n_steps=1", "minibatches=2", "devices=4"), "minibatches = 2, got 4"),
 }

@@ -39,9 +39,9 @@ BAD = [
     ("drawdown=0:0", "above 0"),
     ("stop_atr=0:-1", "above 0"),
     ("stop_atr=0:nan", "above 0"),
-    ("commission=0:-0.1", "at least 0"),
-    ("commission=0:inf", "at most 10000"),
-    ("forced=0:70", "at least 0 and at most 1, got 70"),
+    ("commission=0:-0.1", "from 0 to 10,000, got -0.1"),
+    ("commission=0:inf", "from 0 to 10,000, got inf"),
+    ("forced=0:70", "a probability from 0 to 1, got 70"),
     ("forced=0.5:1,0.2:1", "in order, got \\[0.5, 0.2\\]"),
     ("forced=0:1,1.5:0", "progress from 0 to 1"),
     ("forced=nan:1", "progress from 0 to 1"),
@@ -60,7 +60,7 @@ WRONG = [("floor=0.34", "floor"), ("floor=-0.1", "floor"), ("forced=1.1", "force
 WRONG += [("commission=-1", "commission"), ("stop_cap=-1", "stop_cap"), ("liquidation=1e9", "liquidation")]
 WRONG += [
     ("drawdown=0", "drawdown"),
-    ("drawdown=1e7", "at most 1e"),
+    ("drawdown=1e7", "above 0 and at most 1,000,000, got 1"),
     ("stop_atr=nan", "above 0"),
     ("max_bars=1e10", "max_bars"),
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crossfade.bench.bridge import EPOCH, LARGE, SMALL, STEP, promises, show
-from crossfade.bench.contenders import Contenders
+from crossfade.bench.bridge_contenders import Contenders
 
 CONTENDERS = ("torch eager", "torch eager, fused Adam", "JAX by hand", "bridge.Step")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.gflownet import init
+from crossfade.algos.gflownet import initial_parameters
 from crossfade.algos.gflownet.batch import Trajectories
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.bench import flops
@@ -12,7 +12,7 @@ from crossfade.config import apply
 from crossfade.envs.dag.registry import make
 from crossfade.random import random_numpy as random
 from crossfade.systems.gflownet.bench import LAST, PROMISES, SETTINGS, promises, show
-from crossfade.systems.gflownet.bench_worker import CONTENDERS, EarlyStop, as_jax_full, distinct, longest, visited
+from crossfade.systems.gflownet.bench_worker import CONTENDERS, EarlyStop, distinct, jax_full_nodes, longest, visited
 from crossfade.systems.gflownet.discrete_torch import System
 from crossfade.trainers.system import Snapshot
 from crossfade.trainers.torch_pure import TorchPureTrainer
@@ -27,7 +27,7 @@ def system():
 
 def test_operations_are_those_of_the_layers():
     config = apply(GFlowNetConfig(), TINY)
-    shapes = init.shapes(config, make(config.env, "numpy"))
+    shapes = initial_parameters.shapes(config, make(config.env, "numpy"))
     # observation 8, hidden 8, 8, heads of 3 and 2: forward and weights for all, inputs for all but the first
     assert flops.per_node(shapes | {"trunk.0.weight": (8, 9)}, 9) == 4 * 72 + 6 * (64 + 24 + 16)
 
@@ -48,7 +48,7 @@ def test_what_contenders_evaluate_is_ordered(system):
     trajectories = system.sample(system.make_policy(system.parameters()), random.key(0))
     nodes = {name: contender.nodes(trajectories, system.env) for name, contender in CONTENDERS.items()}
     assert nodes["torch_pure, early stop"] <= nodes["torch"] <= nodes["torch_pure"] == nodes["jax_full, plain scan"]
-    assert nodes["jax_full"] == as_jax_full(trajectories, system.env) == system.env.n_states
+    assert nodes["jax_full"] == jax_full_nodes(trajectories, system.env) == system.env.n_states
     assert nodes["torch_pure, early stop"] == len(visited(trajectories, system.env).observation)
 
 

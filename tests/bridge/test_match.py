@@ -17,8 +17,8 @@ import crossfade.nn as cfnn
 from bridge import zoo_equinox, zoo_torch
 from bridge.zoo import ZOO
 from crossfade.bridge import Mapping, Rule, match
+from crossfade.bridge.both_models import BothModels
 from crossfade.bridge.libraries import open_model
-from crossfade.bridge.pair import Pair
 from crossfade.bridge.rules import add, permute
 from crossfade.errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError
 
@@ -199,8 +199,8 @@ class LinenBlocks(linen.Module):
 
 @pytest.mark.parametrize("wrong", [None, 0, 4])
 def test_a_deep_network_is_matched_or_refused_soon(wrong, monkeypatch):
-    runs, run = [], Pair.run_jax
-    monkeypatch.setattr(Pair, "run_jax", lambda pair, leaves: runs.append(1) or run(pair, leaves))
+    runs, run = [], BothModels.run_jax
+    monkeypatch.setattr(BothModels, "run_jax", lambda *args: runs.append(1) or run(*args))
     x = torch.randn(2, 3, 4, 4)
     moved = np.moveaxis(x.numpy(), 1, -1)
     model = LinenBlocks(wrong), LinenBlocks(wrong).init(jax.random.key(0), moved)
@@ -270,8 +270,8 @@ def test_a_module_bound_to_float32_is_proved_in_float32():
         def forward(self, x):
             return super().forward(x.float())
 
-    mapping = match(Bound(3, 4, 2), EqxLayers(3, 4, 2), X)
-    assert mapping.verify().allowed == pytest.approx(1e-4)
+    with pytest.warns(UserWarning, match="float32"):
+        assert match(Bound(3, 4, 2), EqxLayers(3, 4, 2), X).verify().allowed == pytest.approx(1e-4)
 
 
 def test_equal_branches_that_only_names_tell_apart():

@@ -68,7 +68,7 @@ def one_member_only(critics):
     [
         (members_apart, "one parameter group together"),
         (one_member_only, "one parameter group together"),
-        (one_member_ahead, "step 0: nets.1.weight, nets.1.bias; step 1: nets.0.weight, nets.0.bias"),
+        (one_member_ahead, "nets.0.weight: 1, nets.1.weight: 0"),
     ],
 )
 def test_members_that_move_apart_are_refused(make, words, x64):

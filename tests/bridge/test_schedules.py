@@ -131,3 +131,51 @@ def test_a_rate_changed_by_a_second_scheduler_is_refused():
 def test_a_decay_that_is_not_positive_is_refused():
     with pytest.raises(NoCounterpart, match="gamma"):
         to_schedule(lr_scheduler.ExponentialLR(optimizer(), gamma=0.0))
+
+
+@pytest.mark.parametrize("change", [1e-3, 1e-5, 1e-8, 3e-16])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_rate_set_by_hand_is_refused_however_near_it_is(name, change):
+    shared = optimizer()
+    scheduler = SCHEDULES[name](shared)
+    advance(scheduler, 7)
+    shared.param_groups[1]["lr"] *= 1 + change
+    with pytest.raises(NoCounterpart, match=r"set by hand .*bridge.with_learning_rate"):
+        to_schedule(scheduler)
+
+
+@pytest.mark.parametrize("change", [1e-5, 1e-8, 1e-12])
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if "Lambda" not in name and "no length" not in name])
+def test_a_rate_set_by_hand_from_which_torch_went_on_is_refused(name, change):
+    shared = optimizer()
+    scheduler = SCHEDULES[name](shared)
+    advance(scheduler, 7)
+    shared.param_groups[0]["lr"] *= 1 + change
+    advance(scheduler, 7)
+    with pytest.raises(NoCounterpart, match="set by hand"):
+        to_schedule(scheduler)
+
+
+@pytest.mark.parametrize("epochs", [999, 1000, 1001, 2500])
+def test_a_rate_beside_the_formula_is_accepted_where_torch_itself_comes_to_it(epochs):
+    """torch's recursion for the cosine loses digits in the valley."""
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer(), T_max=1000)
+    advance(scheduler, epochs)
+    got = jax_rates(to_schedule(scheduler, count=epochs), [epochs])
+    assert gap(got, scheduler.get_last_lr()) < 1e-6
+
+
+@pytest.mark.parametrize("phase", [0, 3, 6])
+def test_a_schedule_goes_on_within_its_period(phase, x64):
+    scheduler = SCHEDULES["LinearLR"](optimizer())
+    advance(scheduler, 4)
+    expected = torch_rates(scheduler, 10)  # from epoch 4 on
+    advance(again := SCHEDULES["LinearLR"](optimizer()), 4)
+    got = jax_rates(to_schedule(again, count=100, every=7, phase=phase), 100 + np.arange(60))
+    assert gap(got, expected[(np.arange(60) + phase) // 7]) <= 1e-13
+
+
+@pytest.mark.parametrize("every, phase", [(7, 7), (7, -1), (0, 0)])
+def test_a_phase_outside_its_period_is_refused(every, phase):
+    with pytest.raises(UsageError, match="schedule_phase from 0 to schedule_every - 1"):
+        to_schedule(SCHEDULES["StepLR"](optimizer()), every=every, phase=phase)

@@ -15,7 +15,7 @@ from crossfade import random as cf_random
 from crossfade.bridge import Mapping, Step
 from crossfade.bridge.mapping import Entry
 from crossfade.bridge.rules import Rule, permute
-from crossfade.parity.verdict import Verdict
+from crossfade.verdict import Verdict
 
 
 def torch_steps(net, optimizer, data, clip_norm=None, scheduler=None):

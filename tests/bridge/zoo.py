@@ -144,7 +144,7 @@ _CASES = (
     ),
     Case("pixels", zoo_torch.Pixels, ((2, 2, 6, 8),), image=True),
     Case("sequence", zoo_torch.Sequence, ((2, 4, 6),), image=True),
-    Case("tokens", zoo_torch.Tokens, ((8,),), vocabulary=5),
+    Case("tokens", zoo_torch.Tokens, ((8,),), vocabulary=5, single=("nnx",)),
     Case("groupnorm", zoo_torch.Groups, ((2, 2, 4, 4),), image=True),
     Case("rmsnorm", zoo_torch.RootMeanSquare, ((4, 3),)),
     Case(

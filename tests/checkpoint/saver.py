@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from crossfade import checkpoint
-from crossfade.checkpoint import store
+from crossfade.checkpoint import folder as folders
 
 
 def state(n: int) -> dict:
@@ -56,7 +56,7 @@ def main(root: str, kills: int) -> None:
             save_for_ever(folder, latest[same_step], same_step, told)
         os.close(told)
         reports = os.read(listen, 8)  # the child is at work
-        while not (os.path.isdir(folder) and store.list_bundles(folder)):
+        while not (os.path.isdir(folder) and folders.list_bundles(folder)):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.12))
         os.kill(child, signal.SIGKILL)

@@ -142,6 +142,27 @@ def replaced(change):
     return lambda fields: {"files": change(fields["files"])}
 
 
+GROUP = {
+    "names": ["scale"],
+    "frozen": [],
+    "lr": 0.1,
+    "betas": [0.9, 0.99],
+    "eps": 1e-8,
+    "weight_decay": 0.0,
+    "amsgrad": False,
+    "maximize": False,
+    "decoupled_weight_decay": False,
+}
+
+
+def key(**changes):
+    return lambda fields: {"key": {"impl": "threefry2x32", "shape": [2], "words": [0, 42]} | changes}
+
+
+def optimizer(**changes):
+    return lambda fields: {"optimizer": {"kind": "Adam", "groups": [GROUP], "moments": {}} | changes}
+
+
 HOSTILE_MANIFESTS = {
     "newer schema": (
         lambda f: {"schema": 2, "versions": {"crossfade": "9.9"}},
@@ -157,7 +178,21 @@ HOSTILE_MANIFESTS = {
         "these disagree: .*scale",
     ),
     "wrong size listed": (replaced(lambda f: f | {"weights": f["weights"] | {"bytes": 2**60}}), "expected 1,152,9"),
-    "step is text": (lambda f: {"step": "7"}, r"wrong type: \['step'\]"),
+    "step is text": (lambda f: {"step": "7"}, "expected a step from 0 .*, got '7'"),
+    "step is true": (lambda f: {"step": True}, "expected a step from 0 .*, got True"),
+    "step below 0": (lambda f: {"step": -1}, "expected a step from 0 .*, got -1"),
+    "step of a float": (lambda f: {"step": 7.0}, "expected a step from 0 .*, got 7.0"),
+    "step of 400 digits": (lambda f: {"step": 10**400}, "expected a step from 0 .*, got 1000"),
+    "step of another folder": (lambda f: {"step": 8}, "0000000007/manifest.json: expected step 7.*got step 8"),
+    "alias over a weight": (
+        lambda f: {"aliases": {"scale": "body.0.bias"}},
+        "alias 'scale'.*stored under that name too",
+    ),
+    "alias of an alias": (lambda f: {"aliases": {"a": "b", "b": "scale"}}, "an array 'b' among"),
+    "alias is a number": (lambda f: {"aliases": {"a": 3}}, "an array '3' among"),
+    "buffer is a number": (lambda f: {"buffers": [3]}, "an array '3' among"),
+    "buffer twice": (lambda f: {"buffers": ["scale", "scale"]}, "buffers: expected every name once, got 'scale'"),
+    "schema is true": (lambda f: {"schema": True}, "expected bundle schema 1"),
     "alias of nothing": (lambda f: {"aliases": {"a": "nothing"}}, "an array 'nothing'"),
     "alias of a list": (lambda f: {"aliases": {"a": []}}, "among the weights"),
     "buffer of nothing": (lambda f: {"buffers": ["nothing"]}, "an array 'nothing'"),
@@ -165,12 +200,36 @@ HOSTILE_MANIFESTS = {
     "tree of a list": (lambda f: {"replay": {"$array": []}}, "replay: expected a tree"),
     "broken tuple": (lambda f: {"normalizer": {"$tuple": 3}}, "normalizer: expected a tree"),
     "broken float": (lambda f: {"meta": {"a": {"$float": "big"}}}, "meta: expected a tree"),
-    "key too large": (lambda f: {"key": {"impl": "x", "shape": [1], "words": [2**32]}}, "words of a random key"),
-    "key of the wrong shape": (lambda f: {"key": {"impl": "x", "shape": [3], "words": [1]}}, "words of a random key"),
+    "tuple of text": (lambda f: {"normalizer": {"$tuple": "ab"}}, "normalizer: expected a tree"),
+    "float that JSON has": (lambda f: {"meta": {"a": {"$float": "1e3"}}}, "meta: expected a tree"),
+    "mark of nothing": (lambda f: {"meta": {"a": {"$set": [1]}}}, "meta: expected a tree"),
+    "key too large": (key(words=[0, 2**32]), "words of a random key"),
+    "key below 0": (key(words=[0, -1]), "words of a random key"),
+    "key of floats": (key(words=[0.5, 1.5]), "words of a random key"),
+    "key of booleans": (key(words=[True, False]), "words of a random key"),
+    "key of text": (key(words="ab"), "words of a random key"),
+    "key of the wrong shape": (key(shape=[3]), "words of a random key"),
+    "key of an open shape": (key(shape=[-1]), "words of a random key"),
+    "key of three words": (key(shape=[3], words=[1, 2, 3]), "words of a random key"),
+    "key of a strange shape": (key(shape=[True, 2]), "words of a random key"),
+    "key of an unknown generator": (key(impl="mersenne"), "threefry2x32.*got .*mersenne"),
+    "key of a generator that is no name": (key(impl=3), "words of a random key"),
+    "key with more": (key(more=1), "words of a random key"),
     "key of nothing": (lambda f: {"key": {}}, "words of a random key"),
+    "optimiser of an unknown kind": (optimizer(kind="Adamm"), "optimizer: expected one of .*Adam.*got 'Adamm'"),
+    "groups are numbers": (optimizer(groups=[3]), "optimizer: expected groups"),
+    "group without names": (optimizer(groups=[{"lr": 0.1}]), "optimizer: expected groups"),
+    "group of numbers": (optimizer(groups=[{**GROUP, "names": [3]}]), "optimizer: expected groups"),
+    "group without a rate": (optimizer(groups=[{k: v for k, v in GROUP.items() if k != "lr"}]), "missing lr"),
+    "a rate of text": (optimizer(groups=[{**GROUP, "lr": "0.1"}]), "lr: expected a number, got '0.1'"),
+    "betas of one": (optimizer(groups=[{**GROUP, "betas": [0.9]}]), "betas: expected two numbers"),
+    "a flag of text": (optimizer(groups=[{**GROUP, "amsgrad": "no"}]), "amsgrad: expected true or false, got 'no'"),
+    "one name in two groups": (optimizer(groups=[GROUP, GROUP]), "'scale' once, got it in two groups"),
+    "frozen that is no name": (optimizer(groups=[{**GROUP, "frozen": ["a"]}]), "optimizer: expected groups"),
+    "no moments": (optimizer(moments={}), "optimizer: expected the moments .*exp_avg.* of 'scale'"),
     "optimiser of nothing": (lambda f: {"optimizer": {}}, "kind, groups and moments"),
     "moments of nothing": (
-        lambda f: {"optimizer": {"kind": "Adam", "groups": [], "moments": {"a": ["b"]}}},
+        optimizer(groups=[], moments={"a": ["b"]}),
         "every optimiser moment",
     ),
 }

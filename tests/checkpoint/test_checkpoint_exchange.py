@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import torch
 from bits import same
@@ -13,6 +14,7 @@ from torch import nn
 
 from crossfade import checkpoint
 from crossfade.bridge.mapping import Entry, Mapping
+from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer
 from crossfade.bridge.rules import Rule, permute
 from crossfade.errors import CheckpointError, UsageError
 
@@ -200,3 +202,44 @@ def test_restore_refuses_an_optimiser_that_does_not_fit_and_changes_nothing(tmp_
     with pytest.raises(CheckpointError, match="a bundle with an optimiser"):
         checkpoint.load(tmp_path / "without").restore(other, sgd)
     assert all(torch.equal(before[n], t) for n, t in other.state_dict().items())
+
+
+@pytest.mark.parametrize("given", ["torch optimiser", "its state", "torch optimiser with names"])
+def test_an_optax_state_is_saved_as_the_torch_optimiser_it_continues(tmp_path, mapping, given):
+    """Trained in JAX, saved there, and taken up again in torch: as if torch had made the updates."""
+    module, optimizer = make("Adam", 3)
+    if given == "torch optimiser with names":
+        optimizer = torch.optim.Adam(module.named_parameters(), lr=1e-2, betas=(0.8, 0.99))
+        train(module, optimizer, 1)
+    tx, opt_state, _ = to_optax(optimizer, mapping, named_parameters=module)
+    model = mapping.to_jax(module.state_dict())
+    for seed in range(4):
+        updates, opt_state = tx.update(jax.tree.map(lambda p, seed=seed: jnp.cos(p + seed), model), opt_state, model)
+        model = optax.apply_updates(model, updates)
+    like = {"its state": read_torch(optimizer, module)}.get(given, optimizer)
+    params = model if given == "torch optimiser with names" else module
+    checkpoint.save(tmp_path, params=params, optimizer=opt_state, optimizer_like=like, mapping=mapping, step=7)
+
+    to_torch_optimizer(opt_state, mapping, optimizer, named_parameters=module)
+    other, other_optimizer = make("Adam", 1)
+    checkpoint.load(tmp_path).restore(other, other_optimizer)
+    for (_, slots), (_, others) in zip(states(optimizer)[0].items(), states(other_optimizer)[0].items(), strict=True):
+        assert slots.keys() == others.keys() and all(same(slots[slot], others[slot]) for slot in slots)
+    again = checkpoint.load(tmp_path, side="jax", mapping=mapping).optax(mapping)
+    for got, expected in zip(jax.tree.leaves(again.opt_state), jax.tree.leaves(opt_state), strict=True):
+        assert same(got, expected)
+
+
+def test_an_optax_state_that_cannot_be_described_is_refused(tmp_path, mapping):
+    module, optimizer = make("Adam", 3)
+    made = to_optax(optimizer, mapping, named_parameters=module)
+    model = mapping.to_jax(module.state_dict())
+    for options, words in (
+        ({"optimizer": made.opt_state, "optimizer_like": optimizer}, "named_parameters"),
+        ({"optimizer": made.opt_state, "optimizer_like": 3}, "optimizer_like of int"),
+        ({"optimizer": made.opt_state}, "optimizer_like of NoneType"),
+        ({"optimizer": made, "optimizer_like": read_torch(optimizer, module)}, "tx.update returned last"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            checkpoint.save(tmp_path, params=model, mapping=mapping, **options)
+    assert list(tmp_path.iterdir()) == []

@@ -2,13 +2,14 @@
 
 import errno
 import os
+import shutil
 import threading
 
 import numpy as np
 import pytest
 
 from crossfade import checkpoint
-from crossfade.checkpoint import store
+from crossfade.checkpoint import writer
 from crossfade.errors import CheckpointError
 
 
@@ -81,7 +82,7 @@ def test_leftovers_of_dead_writers_go_and_those_of_living_writers_stay(tmp_path)
     (tmp_path / ".tmp-0000000002-dead").mkdir()
     (tmp_path / ".tmp-0000000002-dead" / "weights.safetensors").write_bytes(b"half")
     (tmp_path / ".trash-dead").mkdir()
-    with store._scratch(tmp_path, 3) as living:
+    with writer._scratch(tmp_path, 3) as living:
         assert steps(tmp_path) == [1]
         save(tmp_path, 4)
         assert sorted(os.listdir(tmp_path)) == sorted([living.name, "0000000001", "0000000004"])
@@ -216,3 +217,93 @@ def test_files_are_readable_by_the_umask_alone(tmp_path):
     umask = os.umask(0)
     os.umask(umask)
     assert bundle.stat().st_mode & 0o777 == 0o777 & ~umask
+
+
+# What is not ours
+
+
+STRANGE = {
+    "file": lambda path, aside: path.write_text("mine"),
+    "folder": lambda path, aside: (path.mkdir(), (path / "notes.txt").write_text("mine")),
+    "link to a folder": lambda path, aside: path.symlink_to(aside),
+    "dangling link": lambda path, aside: path.symlink_to("nowhere"),
+    "link to itself": lambda path, aside: path.symlink_to(path.name),
+    "pipe": lambda path, aside: os.mkfifo(path),
+}
+NAMES = (".tmp-x", ".trash-x", ".tmp-", "0000000001.replaced.txt", "notes")
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("name", NAMES)
+def test_strange_things_beside_the_bundles_neither_stop_a_save_nor_suffer(tmp_path, name, kind):
+    root, aside = tmp_path / "root", tmp_path / "aside"
+    root.mkdir()
+    aside.mkdir()
+    (aside / "notes.txt").write_text("mine")
+    STRANGE[kind](root / name, aside)
+    for step in (1, 2, 3):
+        save(root, step, float(step), keep=2)
+    assert steps(root) == [2, 3] and value(root) == 3.0
+    assert os.path.lexists(root / name) and (aside / "notes.txt").read_text() == "mine"
+    if kind == "folder":
+        assert (root / name / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".tmp-0000000002-00ab", ".trash-00ab", "0000000002.replaced"])
+@pytest.mark.parametrize("kind", [kind for kind in STRANGE if kind != "folder"])
+def test_what_has_a_name_of_ours_but_is_no_folder_is_left_alone(tmp_path, name, kind):
+    (aside := tmp_path / "aside").mkdir()
+    (root := tmp_path / "root").mkdir()
+    STRANGE[kind](root / name, aside)
+    save(root, 1)
+    assert steps(root) == [1] and os.path.lexists(root / name)
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_something_in_the_place_of_a_bundle_is_named_and_left_alone(tmp_path, kind):
+    """A folder with other things in it is no bundle either."""
+    root, aside = tmp_path / "root", tmp_path / "aside"
+    save(root, 1, 1.0)
+    aside.mkdir()
+    STRANGE[kind](root / "0000000002", aside)
+    before = sorted(os.listdir(root))
+    with pytest.raises(
+        CheckpointError, match=r"0000000002'?: expected nothing there, or a bundle to replace, got .*move"
+    ):
+        save(root, 2)
+    assert sorted(os.listdir(root)) == before and os.path.lexists(root / "0000000002")
+    assert value(root / "0000000001") == 1.0
+
+
+def test_a_folder_that_is_no_bundle_is_neither_listed_nor_pruned(tmp_path):
+    """Folders are often named by the second they were made in."""
+    (run := tmp_path / "1763236800").mkdir()
+    (run / "config.yaml").write_text("mine")
+    for step in range(5):
+        save(tmp_path, step, float(step), keep=1)
+    assert steps(tmp_path) == [4] and value(tmp_path) == 4.0 and (run / "config.yaml").read_text() == "mine"
+
+
+def test_a_bundle_that_lost_its_files_is_still_told(tmp_path):
+    save(tmp_path, 1)
+    last = save(tmp_path, 2)
+    for file in last.iterdir():
+        file.unlink()
+    with pytest.raises(CheckpointError, match="0000000002/manifest.json: expected a regular file"):
+        checkpoint.load(tmp_path)
+    save(tmp_path, 2, 2.0)
+    assert value(tmp_path) == 2.0
+
+
+def test_leftovers_that_cannot_be_removed_do_not_stop_a_save(tmp_path, monkeypatch):
+    (tmp_path / ".tmp-0000000002-00ab").mkdir()
+    real = shutil.rmtree
+
+    def refuse(path, *args, **kwargs):
+        if str(path).endswith("-00ab"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        real(path, *args, **kwargs)
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    save(tmp_path, 1)
+    assert steps(tmp_path) == [1]

@@ -126,5 +126,5 @@ def test_data_can_be_the_users(tmp_path):
         BayesNetParams(n_nodes=3, file=str(tmp_path / "nan.csv"))
     with pytest.raises(UsageError, match="no data file"):
         BayesNetParams(file=str(tmp_path / "none.csv"))
-    with pytest.raises(UsageError, match="n_nodes must be at most 12"):
+    with pytest.raises(UsageError, match="n_nodes: expected an integer from 2 to 12"):
         BayesNetParams(n_nodes=13)

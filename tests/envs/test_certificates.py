@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from env_cases import ENUMERABLE, name
 
-from crossfade.algos.gflownet import exact_jax, exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_jax, exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import ENVS, make
 

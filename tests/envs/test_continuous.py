@@ -146,9 +146,9 @@ def test_cube_rules():
 
 
 def test_bad_params_are_refused():
-    with pytest.raises(UsageError, match="min_increment must be below 1"):
+    with pytest.raises(UsageError, match="min_increment: expected a finite number of at least 0.0001 and below 1"):
         CubeParams(min_increment=1.0)
-    with pytest.raises(UsageError, match="floor must be a finite number above 0"):
+    with pytest.raises(UsageError, match="floor: expected a finite number above 0"):
         TorusParams(floor=0.0)
 
 

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from crossfade.algos.gflownet import exact_numpy
+from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.grid.grid_numpy import Grid
 from crossfade.envs.dag.grid.params import GridParams

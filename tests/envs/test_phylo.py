@@ -90,5 +90,5 @@ def test_an_alignment_can_be_the_users(tmp_path):
             PhyloParams(n_species=2, file=str(path))
     with pytest.raises(UsageError, match="no alignment file"):
         PhyloParams(file=str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="mutation must be a probability"):
+    with pytest.raises(UsageError, match="mutation: expected a probability"):
         PhyloParams(mutation=1.5)

@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 from functools import cache
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,13 @@ import pytest
 from env_cases import CASES, ENUMERABLE, name, twins
 
 from crossfade.envs.dag import base_jax, base_numpy, conformance
-from crossfade.envs.dag.checks import one_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.registry import ALL, make, params_class
 from crossfade.errors import UsageError
+from crossfade.ranges import check_value
 
 WALKS = 6
+REWARDS = Literal["corners", "cosine"]
 
 
 @cache
@@ -150,12 +152,12 @@ def test_an_invalid_action_is_named_by_check_action():
         (lambda: params_class("hypergird"), "Did you mean 'hypergrid'"),
         (lambda: make(params_class("grid")(), "torch"), "'numpy' or 'jax' expected"),
         (lambda: make(object(), "numpy"), "no environment is registered"),
-        (lambda: params_class("hypergrid")(length=1), "length must be an integer of at least 2, got 1"),
-        (lambda: params_class("hypergrid")(r0=-0.1), "r0 must be a finite number above 0"),
-        (lambda: params_class("hypergrid")(r1=float("nan")), "r1 must be a finite number"),
-        (lambda: one_of(("corners", "cosine"), reward="corner"), "reward must be one of corners, cosine"),
-        (lambda: params_class("grid")(length=1), "length must be an integer of at least 2"),
-        (lambda: params_class("grid")(variance=0.0), "variance must be a finite number above 0"),
+        (lambda: params_class("hypergrid")(length=1), "length: expected an integer from 2 to 1,000,000, got 1"),
+        (lambda: params_class("hypergrid")(r0=-0.1), "r0: expected a finite number above 0"),
+        (lambda: params_class("hypergrid")(r1=float("nan")), "r1: expected a finite number"),
+        (lambda: check_value("reward", "corner", REWARDS), "reward: expected one of corners | cosine"),
+        (lambda: params_class("grid")(length=1), "length: expected an integer from 2"),
+        (lambda: params_class("grid")(variance=0.0), "variance: expected a finite number from 1e-06"),
         (lambda: params_class("grid")(max_dim_per_action=3), "max_dim_per_action at most n_dim"),
         (lambda: make(params_class("hypergrid")(n_dim=16, length=8), "numpy").state(np.zeros(1, int)), "too many"),
     ],

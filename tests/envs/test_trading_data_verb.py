@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from trading_files import databento, firstrate, some_bars, write, yfinance
 
 from crossfade.cli import main
+from crossfade.envs.trading import importers
 from crossfade.envs.trading.importers import store
+from crossfade.errors import DataError
 
 BARS = some_bars(days=8)
 
@@ -122,3 +125,29 @@ def test_a_sample_that_is_not_there_is_told_with_the_way_to_get_it(packages: Pat
     assert "pip install gym-anytrading" in capsys.readouterr().err
     assert main(["data", "sample", "mlfin"]) == 2
     assert "Did you mean 'mlfinpy'?" in capsys.readouterr().err
+
+
+def test_an_import_never_overwrites_other_bars_without_a_word(tmp_path: Path, capsys):
+    folder = tmp_path / "bars"
+    first, second = write(tmp_path / "a.txt", firstrate(BARS)), write(tmp_path / "b.txt", firstrate(some_bars(days=5)))
+    words = ["--contract", "ES", "--to", str(folder), "--quiet"]
+    assert main(["data", "import", str(first), *words]) == 0
+    kept = (folder / "ES.safetensors").read_bytes()
+    assert main(["data", "import", str(first), *words]) == 0  # the same bars again
+    capsys.readouterr()
+    assert main(["data", "import", str(second), *words]) == 2
+    told = capsys.readouterr().err
+    assert "there are 4080 from" in told and "--replace" in told
+    assert (folder / "ES.safetensors").read_bytes() == kept
+    assert main(["data", "import", str(second), *words, "--replace"]) == 0
+    assert len(store.read(folder, ["ES"])["ES"].stamp) == 5 * 510
+
+
+def test_bars_that_were_changed_on_disk_are_refused(tmp_path: Path):
+    imported = importers.read(write(tmp_path / "a.txt", firstrate(BARS)), "ES")
+    path = store.save(tmp_path / "bars", "ES", imported)
+    other = imported.bars._replace(volume=imported.bars.volume + 1)
+    metadata = {"sha256": store.digest(imported.bars)}
+    path.write_bytes(safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in other._asdict().items()}, metadata))
+    with pytest.raises(DataError, match="expected bars with the hash"):
+        store.read(tmp_path / "bars", ["ES"])

@@ -106,7 +106,7 @@ def test_a_config_learns_from_imported_bars_and_is_judged_by_later_ones(tmp_path
 def test_bars_that_are_imported_anew_are_read_anew(tmp_path: Path):
     config = TradingConfig(data=str(tmp_path))
     for bars in (BARS, some_bars(days=8)):
-        store.save(tmp_path, "ES", importers.read(write(tmp_path / "f.txt", firstrate(bars)), "ES"))
+        store.save(tmp_path, "ES", importers.read(write(tmp_path / "f.txt", firstrate(bars)), "ES"), replace=True)
         assert data.market(config).length[0] == len(bars.stamp)
 
 
@@ -159,7 +159,8 @@ def test_a_config_may_learn_from_resampled_days_and_is_judged_by_real_ones(tmp_p
 
 def test_a_run_goes_on_only_with_the_bars_it_has_learned_from(tmp_path: Path, capsys):
     bars, runs = tmp_path / "bars", tmp_path / "runs"
-    keep = lambda of: store.save(bars, "ES", importers.read(write(tmp_path / "f.txt", firstrate(of)), "ES"))
+    read = lambda of: importers.read(write(tmp_path / "f.txt", firstrate(of)), "ES")
+    keep = lambda of: store.save(bars, "ES", read(of), replace=True)
     small = ["mode=torch", "n_envs=4", "n_steps=4", "hidden=4", "env.window=2", "minibatches=1", "epochs=1"]
     keep(BARS)
     assert main(["train", "trading", f"data={bars}", *small, "steps=1", "--runs-dir", str(runs), "--quiet"]) == 0

@@ -117,7 +117,7 @@ def test_other_bad_landscapes_are_refused(tmp_path):
     np.savez(tmp_path / "y.npz", letters=[1])
     np.savez(tmp_path / "z.npz", sequence=np.zeros((8, 2), int), value=np.zeros(8))
     for file, message in [
-        ("none.csv", "no landscape file"),
+        ("none.csv", "found none"),
         ("y.txt", "ends with .csv or .npz"),
         ("y.npz", "expected arrays `sequence` and `value`"),
         ("z.npz", r"of shape \(rows, 3\)"),

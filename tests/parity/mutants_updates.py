@@ -194,6 +194,7 @@ def idle(bug: str | None = None) -> Twin:
             after = jax.tree.map(lambda leaf: leaf if leaf.ndim == 0 else jnp.zeros_like(leaf), after)
         return optax.apply_updates(p, updates), after, None
 
+    make = lambda p: AdamW(p, lr=LR)
     used = (0, 1) if bug == "idle parameters decayed" else (1, 0)
     batches = [{"x": draw(6, 3), "y": draw(6, seed=1), "use": np.float32(use)} for use in used]
     return make_twin(
@@ -201,7 +202,7 @@ def idle(bug: str | None = None) -> Twin:
         seeded(Heads),
         batches=batches,
         loss=(torch_loss, jax_loss),
-        optimizer=lambda p: AdamW(p, lr=LR),
+        optimizer=(make, optax.adamw(LR, weight_decay=0.01)) if bug == "idle parameters decayed" else make,
         update=(torch_update, jax_update),
     )
 

@@ -7,8 +7,8 @@ import pytest
 from crossfade import parity
 from crossfade.envs.trading.params import Rules
 from crossfade.envs.trading.trading_numpy import Trading
-from crossfade.parity.verdict import Verdict
 from crossfade.systems.trading.twin import trading
+from crossfade.verdict import Verdict
 
 LEARNER = ["forward", "loss", "grad", "update"]
 

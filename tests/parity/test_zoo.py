@@ -15,6 +15,7 @@ from crossfade.parity import Twin, Verdict, check
 TURNS = {name: (*LIBRARIES[i % 4 :], *LIBRARIES) for i, name in enumerate(ZOO)}
 QUICK = {next((name, library) for library in turn if (name, library) in CELLS) for name, turn in TURNS.items()}
 PINNED = {("tied", "nnx")}  # nnx.Embed multiplies in the precision it was made with, whatever its weights are
+pytestmark = pytest.mark.filterwarnings("ignore:.*compared in float32:UserWarning")
 
 
 def zoo_twin(name: str, library: str) -> Twin:

@@ -23,13 +23,14 @@ def create(root, **options):
 
 
 def test_a_run_has_its_name_and_its_files(tmp_path):
-    with create(tmp_path, meta={"device": "cpu"}) as run:
+    with create(tmp_path) as run:
+        run.annotate({"device": "cpu"})
         assert re.fullmatch(r"tb-grid-torch-s3-\d{8}-\d{6}", run.path.name) and run.path.parent.name == "toy"
         assert run.read_config(Settings) == Settings(steps=7)
         names = {path.name for path in run.path.iterdir()}
         assert names == {"config.yaml", "meta.json", "metrics.jsonl", "checkpoints", "eval", "plots", "lock"}
         session = run.meta["sessions"][0]
-        assert session["cores"] > 0 and session["versions"]["numpy"] and session["device"] == "cpu"
+        assert session["cores"] > 0 and session["versions"]["numpy"] and session["notes"] == {"device": "cpu"}
         assert run.result is None
         run.finish(7, {"tv": 0.1, "gap": math.inf})
         assert run.result == {"step": 7, "tv": 0.1, "gap": math.inf}

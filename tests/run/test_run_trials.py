@@ -4,19 +4,22 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
 from crossfade.errors import CrossfadeError
 from crossfade.run import RunDir, trials
+from crossfade.run.settings import RunConfig
 
 
 @dataclass(frozen=True)
-class Settings:
-    seed: int = 0
+class Settings(RunConfig):
     steps: int = 10
     log_every: int = 1
     fold: int = 0
+
+    bookkeeping: ClassVar[tuple[str, ...]] = (*RunConfig.bookkeeping, "fold")
 
 
 DEFAULT = Settings()
@@ -42,6 +45,17 @@ def test_parameters_to_start_from_make_another_trial(tmp_path):
     with make(tmp_path) as run:
         for weights in (None, tmp_path / "a", tmp_path / "b", tmp_path / "a"):
             trials.begin(run, Settings(), weights=weights)
+    assert trials.read(tmp_path, "trading").trials == 3
+
+
+def test_a_run_that_goes_on_stays_the_trial_it_was(tmp_path):
+    with make(tmp_path) as run:
+        trials.begin(run, Settings(), weights=tmp_path / "a")
+        trials.begin(run, Settings(mode="torch"), resumed_from=Settings())
+        assert trials.read(tmp_path, "trading").trials == 1
+        trials.begin(run, Settings(steps=20), resumed_from=Settings())
+    with make(tmp_path, Settings(seed=1)) as other:  # trained before there was a ledger
+        trials.begin(other, Settings(seed=1), resumed_from=Settings(seed=1))
     assert trials.read(tmp_path, "trading").trials == 3
 
 

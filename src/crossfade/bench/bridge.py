@@ -1,22 +1,19 @@
 """`crossfade bench bridge`: one training step, seven ways, side by side in the same process.
 
-Each process (see worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at the
-end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in three
-does not show in one.
+Each process (see bridge_worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at
+the end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in
+three does not show in one.
 """
 
-import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 from importlib.metadata import version
 from typing import Any
 
-from ..errors import CrossfadeError
-from .ending import end
-from .worker import NETS
+from .bridge_worker import NETS
+from .harness import end, measure_in_process, median_ratio, wide_console
 
 SMALL, LARGE = NETS
 EAGER, BY_HAND = "torch eager", "JAX by hand"
@@ -52,7 +49,8 @@ def run(
     for i, count in enumerate(plan, 1):
         if progress:
             print(f"process {i} of {len(plan)}: {count} thread{'s' * (count > 1)}", file=sys.stderr)
-        done.append(_process({"cpus": cpus[-count:], "rounds": rounds, "seconds": seconds}))
+        request = {"cpus": cpus[-count:], "rounds": rounds, "seconds": seconds}
+        done.append(measure_in_process("crossfade.bench.bridge_worker", request, env={}))
     return {
         "machine": {"cpu": _cpu_name(), "cpus": len(cpus), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("torch", "jax", "jaxlib", "equinox", "optax", "numpy")},
@@ -69,8 +67,8 @@ def promises(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for i, process in enumerate(processes):
         for what, net, contender, baseline, least in PROMISES:
             if process["threads"] in least:
-                rounds = zip(*(process["nets"][net][name]["rounds"] for name in (baseline, contender)), strict=True)
-                ratio = statistics.median(slow["median_us"] / quick["median_us"] for slow, quick in rounds)
+                slow, fast = (process["nets"][net][name]["rounds"] for name in (baseline, contender))
+                ratio = median_ratio(slow, fast, "median_us")
                 needed = least[process["threads"]]
                 row = {"process": i, "threads": process["threads"], "net": net, "what": what}
                 rows.append({**row, "ratio": ratio, "needed": needed, "kept": ratio >= needed})
@@ -79,13 +77,11 @@ def promises(processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def show(record: dict[str, Any]) -> None:
     """Tables for people: per net and thread count the first process, then the promises over all processes."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    console.width = max(console.width, 120)  # a pipe would get 80 columns and broken words
+    console = wide_console()
     versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
-    console.print(f"{record['machine']['cpu']}, {record['machine']['cpus']} CPUs; {versions}", highlight=False)
+    console.print(f"{record['machine']['cpu']}, {record['machine']['cpus']} CPUs; {versions}")
     for count in sorted({process["threads"] for process in record["processes"]}):
         same = [process for process in record["processes"] if process["threads"] == count]
         for net in NETS:
@@ -93,7 +89,7 @@ def show(record: dict[str, Any]) -> None:
                 _table(Table, f"{net}, {count} thread{'s' * (count > 1)}, {len(same)} process(es)", same, net)
             )
     for line in record["left_out"]:
-        console.print(f"left out: {line}", highlight=False)
+        console.print(f"left out: {line}")
     table = Table("threads", "net", "what", "needed", "worst", "median", "kept", title="promises", title_justify="left")
     for key in dict.fromkeys((p["threads"], p["net"], p["what"]) for p in record["promises"]):
         rows = [p for p in record["promises"] if (p["threads"], p["net"], p["what"]) == key]
@@ -126,14 +122,6 @@ def _table(table_class: Any, title: str, processes: list[dict[str, Any]], net: s
             f"{first['rss_mb']:.0f}",
         )
     return table
-
-
-def _process(request: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "crossfade.bench.worker", json.dumps(request)]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode:
-        raise CrossfadeError(f"a process of the bench failed:\n{finished.stderr[-2000:]}")
-    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def _cpu_name() -> str:

@@ -7,7 +7,14 @@ from .._lazy import lazy
 if TYPE_CHECKING:
     from .mapping import Mapping as Mapping
     from .matching import match as match
-    from .optimizers import to_optax as to_optax, to_torch_optimizer as to_torch_optimizer
+    from .optimizers import (
+        OptaxOptimizer as OptaxOptimizer,
+        OptimizerState as OptimizerState,
+        to_optax as to_optax,
+        to_torch_optimizer as to_torch_optimizer,
+    )
+    from .proof import Verification as Verification
+    from .rates import with_learning_rate as with_learning_rate
     from .rules import Rule as Rule
     from .step import Step as Step
     from .transfer import to_jax as to_jax, to_torch as to_torch
@@ -16,12 +23,16 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "Mapping": "mapping",
+        "OptaxOptimizer": "optimizers",
+        "OptimizerState": "optimizers",
         "Rule": "rules",
         "Step": "step",
+        "Verification": "proof",
         "match": "matching",
         "to_jax": "transfer",
         "to_optax": "optimizers",
         "to_torch": "transfer",
         "to_torch_optimizer": "optimizers",
+        "with_learning_rate": "rates",
     },
 )

@@ -1,7 +1,7 @@
-"""Which JAX leaves could hold which torch arrays, and by which rule: guesses, in order of preference.
+"""Candidate assignments: which JAX leaves could hold which torch arrays, and by which rule, in order of preference.
 
-A guess costs nothing when both sides use the array in the same way, so that the rule follows from the axes' roles. It
-costs more when only the shapes fit. Guesses are never trusted: the search keeps those that give the right numbers.
+A candidate costs nothing when both sides use the array in the same way, so that the rule follows from the roles of the
+axes. It costs more when only the shapes fit. The search keeps those candidates that give the right values.
 """
 
 import math
@@ -25,7 +25,7 @@ PARTS = re.compile("[0-9]+|[a-zA-Z]+")
 
 @dataclass(frozen=True)
 class Candidate:
-    """Entries that would settle one item, and how far-fetched they are."""
+    """Entries that would assign one item, and their cost."""
 
     entries: tuple[Entry, ...]
     cost: int
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the arrays of both sides before any is paired."""
+    """What is known about the arrays of both sides before any is assigned."""
 
     shapes: dict[str, Shape]  # torch
     leaves: dict[str, Shape]  # JAX, those still free
@@ -72,7 +72,7 @@ def single_item(name: str, facts: Facts) -> Item:
 
 
 def stacked_items(names: set[str], facts: Facts) -> list[list[Item]]:
-    """Equal torch modules whose arrays JAX holds stacked along a leading axis, in every way to put them together.
+    """Equal torch modules whose arrays JAX holds stacked along a leading axis, in every way to group them.
 
     Two critics beside their two targets can be stacked in two ways, and the shapes fit both.
     """
@@ -88,7 +88,7 @@ def stacked_items(names: set[str], facts: Facts) -> list[list[Item]]:
 
 
 def _without_overlap(groups: list[list[Item]]) -> Iterator[list[list[Item]]]:
-    """The ways to pick groups with no array in common, as many as go together; earlier groups are preferred."""
+    """The maximal sets of groups with no array in common; earlier groups are preferred."""
     if not groups:
         yield []
         return
@@ -101,7 +101,7 @@ def _without_overlap(groups: list[list[Item]]) -> Iterator[list[list[Item]]]:
 
 
 def arrays(items: list[Item]) -> set[str]:
-    """The torch arrays that the items settle."""
+    """The torch arrays in the items."""
     return {name for item in items for name in item.names}
 
 
@@ -164,7 +164,7 @@ def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
 def arrangements(
     torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None, facts: Facts
 ) -> list[tuple[tuple[Op, ...], int]]:
-    """Ways to lay one torch array out as one JAX leaf: operations and cost."""
+    """The ways to rearrange one torch array into one JAX leaf: operations and cost."""
     long = lambda shape: [n for n in shape if n != 1]
     if sorted(long(torch_shape)) != sorted(long(jax_shape)):
         return []

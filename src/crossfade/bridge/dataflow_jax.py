@@ -1,8 +1,9 @@
-"""What a JAX model does with its leaves: the first primitive that reads each one, its axes, and every value on the way.
+"""How a JAX model uses its leaves: the first primitive that reads each one, the role of its axes, and every
+intermediate value.
 
-The model is traced to a jaxpr once. `first_uses` follows each leaf through transposes, broadcasts and reshapes to the
-primitive that consumes it; `JaxTrace.run` evaluates the model with given leaves and returns its outputs together with
-every floating intermediate value, so that values can be compared with torch's.
+The model is traced to a jaxpr once. `_follow` follows each leaf through transposes, broadcasts and reshapes to the
+primitive that consumes it; `JaxTrace.run` evaluates the model with given leaves and inputs and returns its outputs
+together with every floating intermediate value, so that values can be compared with torch's.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .dataflow_torch import Use
-from .outputs import jax_outputs
+from .outputs import has_keys, jax_outputs
 
 # A leaf under another shape: its path, and for each axis of the view the leaf's own axis (None for a new one).
 View = tuple[str, tuple[int | None, ...]]
@@ -23,47 +24,51 @@ View = tuple[str, tuple[int | None, ...]]
 
 @dataclass(frozen=True)
 class JaxTrace:
-    """First uses in order, and the compiled model: `run(leaves)` -> outputs by name, intermediate values."""
+    """First uses in order, and the compiled model: `run(leaves, inputs)` -> outputs by name, intermediate values."""
 
     uses: dict[str, Use]
     outputs: dict[str, tuple[int, ...]]  # their shapes
-    evaluate: Callable[[dict[str, Any]], tuple[list, list]]
-    single: bool  # some value was cast to 32 bits or fewer although everything given was float64
+    keyed: bool  # whether the outputs are in a dict
+    evaluate: Callable[[dict[str, Any], list], tuple[list, list]]
+    single: bool  # something is computed in 32 bits or fewer although everything given is float64
 
-    def run(self, leaves: dict[str, Any]) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-        outputs, values = self.evaluate(leaves)
+    def run(self, leaves: dict[str, Any], inputs: list) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+        outputs, values = self.evaluate(leaves, inputs)
         return dict(zip(self.outputs, map(np.asarray, outputs), strict=True)), [np.asarray(v) for v in values]
 
 
-def trace_jax(function: Callable[[dict[str, Any]], Any], leaves: dict[str, Any]) -> JaxTrace:
-    """Traces `function(leaves)`, the model's forward pass on a fixed example."""
+def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str, Any], inputs: list) -> JaxTrace:
+    """Traces `function(leaves, inputs)`, the model's forward pass; `inputs` are the floating arrays of the example."""
     names: list[str] = []
+    keyed: list[bool] = []
 
-    def flat(leaves):
-        result = jax_outputs(function(leaves))
-        names[:] = list(result)
-        return list(result.values())
+    def flat(leaves, inputs):
+        result = function(leaves, inputs)
+        named = jax_outputs(result)
+        names[:], keyed[:] = list(named), [has_keys(result)]
+        return list(named.values())
 
-    closed = jax.make_jaxpr(flat)(leaves)
+    closed = jax.make_jaxpr(flat)(leaves, inputs)
     paths = sorted(leaves)  # the order in which JAX flattens a dict
     views: list[View | None] = [(p, tuple(range(np.ndim(leaves[p])))) for p in paths]
+    views += [None] * len(inputs)
     uses: dict[str, Use] = {}
     for view in _follow(closed.jaxpr, views, uses):
         if view is not None:
             uses.setdefault(view[0], Use("output"))
 
-    def evaluate(leaves):
+    def evaluate(leaves, inputs):
         values: list = []
-        outputs = _evaluate(closed, [leaves[p] for p in paths], values)
+        outputs = _evaluate(closed, [*(leaves[p] for p in paths), *inputs], values)
         return outputs, values + outputs  # an output may be a leaf, which no operation computed
 
     shapes = {name: v.aval.shape for name, v in zip(names, closed.jaxpr.outvars, strict=True)}
-    return JaxTrace(uses, shapes, _compile(evaluate, leaves), _narrows(closed.jaxpr))
+    return JaxTrace(uses, shapes, keyed[0], _compile(evaluate, leaves, inputs), _narrows(closed.jaxpr))
 
 
-def _compile(function: Callable, leaves: dict[str, Any]) -> Callable:
-    """Compiles with little effort: the function runs a few times on a small example."""
-    lowered = jax.jit(function).lower(leaves)
+def _compile(function: Callable, *args: Any) -> Callable:
+    """Compiles with little optimisation: the function runs a few times on a small example."""
+    lowered = jax.jit(function).lower(*args)
     try:
         return lowered.compile({"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": False})
     except jax.errors.JaxRuntimeError:  # these options are XLA's own and come and go with its versions
@@ -71,7 +76,7 @@ def _compile(function: Callable, leaves: dict[str, Any]) -> Callable:
 
 
 def _inner(eqn) -> ClosedJaxpr | None:
-    """The body of a plain call (`jit`, `custom_jvp`, `remat`, ...), which is read as if written out in place."""
+    """The body of a plain call (`jit`, `custom_jvp`, `remat`, ...), which is inlined."""
     if eqn.primitive.name in ("scan", "while", "cond"):
         return None
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
@@ -100,11 +105,16 @@ def _evaluate(closed: ClosedJaxpr, args: list, values: list) -> list:
     return [read(v) for v in closed.jaxpr.outvars]
 
 
+MOVES = ("broadcast_in_dim", "reshape", "transpose", "squeeze", "concatenate", "iota")  # a float32 zero is exact
+
+
 def _narrows(jaxpr: Jaxpr) -> bool:
     for eqn in jaxpr.eqns:
-        if (body := _inner(eqn)) is not None and _narrows(body.jaxpr):
-            return True
-        for v in eqn.outvars:
+        if (body := _inner(eqn)) is not None:
+            if _narrows(body.jaxpr):
+                return True
+            continue
+        for v in eqn.outvars if eqn.primitive.name not in MOVES else ():
             dtype = getattr(v.aval, "dtype", None)
             if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 64:
                 return True
@@ -160,7 +170,7 @@ def _view(eqn, view: View) -> View | None:
 
 
 def _use(eqn, at: int, view: View) -> Use:
-    """The part the axes of a leaf play in the primitive that reads it as its operand number `at`."""
+    """The role of a leaf's axes in the primitive that reads it as operand number `at`."""
     axes = view[1]
     name = eqn.primitive.name
     roles: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What a torch module does with its parameters: which operation reads each one, along which axes, and what comes out.
+"""How a torch module uses its parameters: which operation reads each one, the role of its axes, and the result.
 
 The module runs once on the example under a dispatch mode that sees every ATen operation. A parameter is recognised in
 an operation's arguments by its memory, so views (`t`, `permute`, `expand`, ...) need no bookkeeping: their strides tell
@@ -16,15 +16,15 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .outputs import output_tensors, torch_outputs
+from .outputs import Outputs, has_keys, output_tensors, torch_outputs
 
 aten = torch.ops.aten
-CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see layers.py
+CELLS = (nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)  # their parameters are matched cell by cell, see recurrent.py
 
 
 @dataclass(frozen=True)
 class Use:
-    """The first operation that reads an array: its kind, and the array's axes by the part they play in it."""
+    """The first operation that reads an array: its kind, and the array's axes by their role in it."""
 
     kind: str
     axes: dict[str, int] = field(default_factory=dict)
@@ -50,7 +50,8 @@ class TorchTrace:
     uses: dict[str, Use]
     flattened: set[tuple[int, ...]]
     joined: set[tuple[int, ...]]
-    outputs: dict[str, np.ndarray]
+    outputs: Outputs
+    keyed: bool  # whether the outputs are in a dict
 
 
 def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple) -> TorchTrace:
@@ -59,7 +60,7 @@ def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], args: tuple)
     with torch.no_grad(), watch.cells(module), watch:
         result = module(*args)
     watch.outputs(result)
-    return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result))
+    return TorchTrace(watch.points, watch.uses, watch.flattened, watch.joined, torch_outputs(result), has_keys(result))
 
 
 class _Watch(TorchDispatchMode):
@@ -154,7 +155,7 @@ class _Watch(TorchDispatchMode):
 
     @contextmanager
     def cells(self, module: nn.Module) -> Iterator[None]:
-        """While a recurrent layer runs, its operations are not looked at; its output is one point for the whole."""
+        """While a recurrent layer runs, its operations are not recorded; its output is the one point of the layer."""
         handles = []
         for path, child in module.named_modules():
             if isinstance(child, CELLS):

@@ -89,8 +89,9 @@ def _equinox(model: Any) -> JaxModel | None:
     arrays, static = eqx.partition(rest, eqx.is_array)
 
     def build(params, others):
-        module = eqx.combine(params, others["module"], static)
-        return (module, others["state"]) if stateful else module
+        if not stateful:
+            return eqx.combine(params, others, static)
+        return eqx.combine(params, others["module"], static), others["state"]
 
     def call(model, x):
         args = x if isinstance(x, tuple) else (x,)
@@ -120,7 +121,8 @@ def _equinox(model: Any) -> JaxModel | None:
                 state = state.set(norm.batch_counter, jnp.full_like(count, MANY))
         return module, state
 
-    return JaxModel("equinox", params, {"module": arrays, "state": state}, build, call, inference, complete)
+    others = {"module": arrays, "state": state} if stateful else arrays  # a stateless module's leaves keep their names
+    return JaxModel("equinox", params, others, build, call, inference, complete)
 
 
 def _nnx(model: Any) -> JaxModel | None:

@@ -33,13 +33,22 @@ class Entry:
         return f"{' + '.join(self.torch)} -> {' + '.join(self.jax)}  [{self.rule!r}; {self.reason}]"
 
 
+def leaves_of(entries: tuple[Entry, ...], weights: Named[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Torch arrays by name, carried by the entries to JAX leaves by path."""
+    leaves: dict[str, np.ndarray] = {}
+    for entry in entries:
+        leaves.update(zip(entry.jax, entry.rule.forward(tuple(weights[n] for n in entry.torch)), strict=True))
+    return leaves
+
+
 @dataclass(frozen=True)
 class Mapping:
     """Made by `bridge.match`; carries weights, gradients and optimiser moments between the two sides.
 
     `tied` gives, for every further name of a shared torch tensor, the name it is stored under. `torch_only` holds
-    buffers with no JAX counterpart (BatchNorm's step counter) and `jax_only` leaves with no torch one (random keys):
-    neither is a parameter, and each keeps the value it had when the mapping was made.
+    buffers with no JAX counterpart (BatchNorm's step counter), as they were when the mapping was made, and `jax_only`
+    names leaves with no torch one (random keys); neither is a parameter. The outputs depend on those of `constants`,
+    which JAX has in its code instead.
     """
 
     entries: tuple[Entry, ...]
@@ -49,6 +58,9 @@ class Mapping:
     torch_only: dict[str, np.ndarray] = field(default_factory=dict)
     jax_only: tuple[str, ...] = ()
     unproved: tuple[str, ...] = ()  # torch names on which the example's outputs do not depend
+    constants: tuple[str, ...] = ()  # names of `torch_only`
+    precision: str | None = None  # in which match compared the outputs: float64, or float32, which proves less
+    unjudged: tuple[str, ...] = ()  # weights and inputs on which match could not compare the outputs, and why
     origin: tuple | None = field(default=None, repr=False, compare=False)  # what `verify` runs: match's own arguments
 
     @classmethod
@@ -112,18 +124,41 @@ class Mapping:
                     f"{alias!r} and {name!r} are one tensor in the matched module, but differ in this state_dict. "
                     f"JAX holds them as one leaf: make them equal, or match the untied module."
                 )
+        for name in self.constants:
+            known = self.torch_only[name]
+            if name in arrays and not np.array_equal(arrays[name].astype(known.dtype), known, equal_nan=True):
+                raise MappingError(
+                    f"{name!r} is a constant in the JAX model, which has the values of the buffer when it was matched; "
+                    f"in this state_dict it has others. Hold it in the JAX model as state, and match again."
+                )
         leaves = self.leaves_to_jax({n: a for n, a in arrays.items() if n not in self.tied})
         model = self.opened if like is None else open_model(like)
         return model.complete(model.replace({path: numpy_to_jax(array, path) for path, array in leaves.items()}))
 
-    def to_torch(self, jax_model: Any) -> dict[str, torch.Tensor]:
-        """The torch `state_dict` (private copies) of a JAX model of the matched kind."""
+    def to_torch(
+        self, jax_model: Any, like: torch.nn.Module | Named[str, Any] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """The torch `state_dict` (private copies) of a JAX model of the matched kind.
+
+        Buffers that JAX does not hold come from `like`, a module or `state_dict`; by default from the module that was
+        matched, as it is now, and for a mapping that was loaded from what it recorded.
+        """
         opened = open_model(open_model(jax_model).complete(jax_model))
         leaves = {p: np.asarray(a) for p, a in opened.leaves().items() if p not in self.jax_only}
         named = {n: numpy_to_tensor(a) for n, a in self.leaves_to_torch(leaves).items()}
-        named |= {n: numpy_to_tensor(a) for n, a in self.torch_only.items()}
+        named |= {n: numpy_to_tensor(a) for n, a in self._torch_only(like).items()}
         named |= {alias: named[name] for alias, name in self.tied.items()}
         return {n: named[n] for n in self.shapes}
+
+    def _torch_only(self, like: torch.nn.Module | Named[str, Any] | None) -> dict[str, np.ndarray]:
+        if like is None and self.origin is not None:
+            like = self.origin[0]
+        state = like.state_dict() if isinstance(like, torch.nn.Module) else like or {}
+        known = {self._plain(name): value for name, value in state.items()}
+        present = {name: known[name] for name in self.torch_only if name in known}
+        return self.torch_only | {
+            n: tensor_to_numpy(t) if isinstance(t, torch.Tensor) else np.asarray(t) for n, t in present.items()
+        }
 
     def _plain(self, name: str) -> str:
         """The name as the plain module has it, without the prefixes of DDP and `torch.compile`."""
@@ -164,11 +199,14 @@ class Mapping:
         rows += [
             (f"{alias} {_shape(self.shapes[alias])}", "", f"tied to {name}", "") for alias, name in self.tied.items()
         ]
-        rows += [(f"{name} {_shape(self.shapes[name])}", "", "torch only, kept", "") for name in self.torch_only]
+        kept = {name: "constant in JAX" if name in self.constants else "torch only, kept" for name in self.torch_only}
+        rows += [(f"{name} {_shape(self.shapes[name])}", "", words, "") for name, words in kept.items()]
         rows += [("", f"{path} {_shape(leaves[path])}", "JAX only, kept", "") for path in self.jax_only]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-        return "\n".join(line.rstrip() for line in lines)
+        notes = ["outputs compared in float32, which proves less than float64"] * (self.precision == "float32")
+        notes += [f"outputs not compared with {why}" for why in self.unjudged]
+        return "\n".join([*(line.rstrip() for line in lines), *([""] if notes else []), *notes])
 
     def _is_unproved(self, entry: Entry) -> bool:
         return not set(entry.torch).isdisjoint(self.unproved)
@@ -181,7 +219,7 @@ class Mapping:
         jax_example: Any = None,
         jax_apply: Any = None,
     ) -> "Verification":
-        """Proves the mapping again: one to one, bit-equal round trip, equal outputs in float64 with random weights.
+        """Proves the mapping again: one to one, bit-equal round trip, equal outputs in float64 on every probe.
 
         What `match` was given is remembered; a mapping that was loaded needs the module and the example.
         """
@@ -203,6 +241,9 @@ class Mapping:
             "torch_only": {n: [a.dtype.name, a.tolist()] for n, a in self.torch_only.items()},
             "jax_only": list(self.jax_only),
             "unproved": list(self.unproved),
+            "constants": list(self.constants),
+            "precision": self.precision,
+            "unjudged": list(self.unjudged),
         }
 
     @classmethod
@@ -218,6 +259,9 @@ class Mapping:
             torch_only={n: np.asarray(value, dtype) for n, (dtype, value) in data["torch_only"].items()},
             jax_only=tuple(data["jax_only"]),
             unproved=tuple(data["unproved"]),
+            constants=tuple(data.get("constants", ())),
+            precision=data.get("precision"),
+            unjudged=tuple(data.get("unjudged", ())),
         )
 
     def save(self, path: str | Path) -> None:

@@ -6,6 +6,8 @@ Both ways lead through `OptimizerState`, the neutral record under torch's names 
     torch.optim  <-- write_torch --  OptimizerState  <-- read_optax --   optax
 """
 
+from collections.abc import Iterable
+
 import torch
 from jaxtyping import PyTree
 from torch.optim.lr_scheduler import LRScheduler
@@ -14,17 +16,20 @@ from ..errors import UsageError
 from .mapping import Mapping
 from .optimizers_optax import OptaxOptimizer, build_optax, read_optax, write_optax
 from .optimizers_torch import OptimizerState, Parameters, advance, by_name, read_torch, write_torch
-from .schedules import to_schedule
+from .rates import read_rates, with_learning_rate
+from .schedules import clock, to_schedule
 
 __all__ = [
     "OptaxOptimizer",
     "OptimizerState",
     "Parameters",
     "build_optax",
+    "parameters_by_name",
     "read_optax",
     "read_torch",
     "to_optax",
     "to_torch_optimizer",
+    "with_learning_rate",
     "write_optax",
     "write_torch",
 ]
@@ -36,24 +41,35 @@ def to_optax(
     *,
     scheduler: LRScheduler | None = None,
     schedule_every: int = 1,
+    schedule_phase: int | None = None,
     horizon: int | None = None,
     clip_norm: float | None = None,
+    skipped: Iterable[str] = (),
     named_parameters: Parameters | None = None,
 ) -> OptaxOptimizer:
     """The optax twin of a torch optimiser, standing where the torch one stands.
 
-    `scheduler` is stepped every `schedule_every` updates; a LambdaLR whose function JAX cannot trace is tabulated for
-    `horizon` scheduler steps, and gives NaN beyond. `clip_norm` is that of a `clip_grad_norm_` over the optimiser's
-    parameters before each step. Parameters in no group, or with `requires_grad=False`, stay fixed. torch's SGD keeps
-    no count: with `schedule_every > 1` hand it over when the scheduler has just stepped.
+    Learning rates. `scheduler` is stepped every `schedule_every` updates; since its last step `schedule_phase` updates
+    have been made. torch's count of updates tells the phase if the scheduler has run from the start; SGD keeps none and
+    needs to be told. A LambdaLR whose function JAX cannot trace is tabulated for `horizon` scheduler steps, and gives
+    NaN beyond. Without a scheduler the rates are in the optax state: code that sets `param_groups[i]["lr"]` by hand
+    goes on with `opt_state = with_learning_rate(opt_state, rate)`.
+
+    Gradients. `clip_norm` is that of a `clip_grad_norm_` over the optimiser's parameters before each step. Parameters
+    in no group, or with `requires_grad=False`, stay fixed. torch also skips parameters without a gradient, which in JAX
+    is a gradient of zeros: a parameter whose count is behind the others' has been skipped before and is skipped
+    whenever its gradient is all zeros; one that was never updated is not decayed before its first other gradient.
+    `skipped` names further parameters that get no gradient at some updates, where no count tells (bridge/skipping.py).
     """
-    state = read_torch(torch_optimizer, _parameters(torch_optimizer, mapping, named_parameters))
+    state = read_torch(torch_optimizer, parameters_by_name(torch_optimizer, mapping, named_parameters))
     if scheduler is None:
-        return build_optax(state, mapping, clip_norm=clip_norm)
+        return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped)
     _check_scheduler(scheduler, torch_optimizer)
-    state = state.at_step(_updates(state, scheduler, schedule_every))
-    schedule = to_schedule(scheduler, count=state.step, every=schedule_every, horizon=horizon)
-    return build_optax(state, mapping, schedule=schedule, clip_norm=clip_norm)
+    phase = _phase(state, scheduler, schedule_every) if schedule_phase is None else schedule_phase
+    now = clock(scheduler, schedule_every, phase)
+    count = now if state.kind == "SGD" else state.step
+    schedule = to_schedule(scheduler, count=count, every=schedule_every, phase=phase, horizon=horizon)
+    return build_optax(state, mapping, schedule=schedule, clip_norm=clip_norm, skipped=skipped, count=count, clock=now)
 
 
 def to_torch_optimizer(
@@ -67,26 +83,52 @@ def to_torch_optimizer(
 ) -> None:
     """Writes an optax state into `torch_optimizer`, as if torch had made the updates.
 
-    A `scheduler` is stepped as often as torch would have stepped it since `torch_optimizer` was last current; without
-    one the learning rates stay as they are.
+    A `scheduler` is stepped as often as torch would have stepped it since `torch_optimizer` was last current. Without
+    one the learning rates stay as they are, or become those set by `with_learning_rate`.
     """
-    named = _parameters(torch_optimizer, mapping, named_parameters)
+    named = parameters_by_name(torch_optimizer, mapping, named_parameters)
     before = read_torch(torch_optimizer, named)
     after = read_optax(opt_state, before, mapping)
     if scheduler is None:
         return write_torch(after, torch_optimizer, named)
     _check_scheduler(scheduler, torch_optimizer)
-    done = _updates(before, scheduler, schedule_every)
-    if after.step < done:
+    if after.groups != before.groups:
+        raise UsageError(
+            f"expected learning rates that follow the scheduler, got {[g['lr'] for g in after.groups]} set by hand in "
+            f"the optax state. Leave out scheduler=, or pass it to to_optax too and set no rates by hand."
+        )
+    rates, epoch = read_rates(opt_state), scheduler.last_epoch
+    done = epoch * schedule_every if before.kind == "SGD" else before.step
+    ahead = (
+        after.step // schedule_every - done // schedule_every
+        if rates is None
+        else rates.clock // schedule_every - epoch
+    )
+    if after.step < before.step or ahead < 0:
         raise UsageError(
             f"expected an optax state no older than the torch optimiser, which has made {done} updates; got one of "
             f"{after.step}. A scheduler cannot be stepped backwards: give a torch optimiser and scheduler made anew."
         )
     write_torch(after, torch_optimizer, named)
-    advance(scheduler, after.step // schedule_every - done // schedule_every)
+    advance(scheduler, int(ahead))
 
 
-def _parameters(
+def _phase(state: OptimizerState, scheduler: LRScheduler, every: int) -> int:
+    """How many updates have been made since the scheduler's last step, by torch's count of updates."""
+    if every == 1:
+        return 0
+    counted = state.kind != "SGD" or all(group["momentum"] for group in state.groups) and not state.step
+    if counted and state.step // every == scheduler.last_epoch:
+        return state.step % every
+    updates = f"{state.step} updates" if counted else "no count of updates (torch's SGD keeps none)"
+    raise UsageError(
+        f"expected the optimiser to tell how many updates were made since the scheduler's last step, got {updates} "
+        f"and a scheduler at epoch {scheduler.last_epoch}, stepped every {every} updates. Pass schedule_phase=, a "
+        f"number from 0 (the scheduler has just been stepped) to {every - 1}."
+    )
+
+
+def parameters_by_name(
     optimizer: torch.optim.Optimizer, mapping: Mapping, given: Parameters | None
 ) -> dict[str, torch.Tensor]:
     """The optimiser's parameters by name: as given, as in the module that was matched, or as torch was told."""
@@ -102,15 +144,11 @@ def _parameters(
         return dict(zip(names, parameters, strict=True))
     raise UsageError(
         "the optimiser's parameters are not those of the module that was matched, and torch keeps no names: pass "
-        "named_parameters=module, or build the optimiser from module.named_parameters()."
+        "named_parameters=module (to checkpoint.save an OptimizerState), or build the optimiser from "
+        "module.named_parameters()."
     )
 
 
 def _check_scheduler(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> None:
     if scheduler.optimizer is not optimizer:
         raise UsageError("expected the scheduler of this very optimiser, got one that drives another.")
-
-
-def _updates(state: OptimizerState, scheduler: LRScheduler, every: int) -> int:
-    """Updates made so far; of SGD only the scheduler knows."""
-    return max(state.step, scheduler.last_epoch * every) if state.kind == "SGD" else state.step

@@ -1,4 +1,4 @@
-"""Proof that a mapping is right: the guard `match` ends with, and `Mapping.verify`."""
+"""`Mapping.verify`, and the check for parameters on which the outputs do not depend, with which `match` ends."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,22 +7,25 @@ import numpy as np
 import torch
 
 from ..errors import MappingError
+from .both_models import BothModels
+from .draws import first_draw
 from .libraries import named_leaves, open_model
-from .mapping import Entry, Mapping
-from .pair import Pair, random_weights
-from .search import leaves_of
+from .mapping import Entry, Mapping, leaves_of
+from .probing import Gap, Probing
 from .transfer import tensor_to_numpy
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `Mapping.verify` found; `ok` when all of it holds."""
+    """The result of `Mapping.verify`; `ok` when every part of it holds."""
 
     bijective: bool  # every parameter of both sides is in exactly one entry
     round_trip: bool  # torch -> JAX -> torch gives the same bits; JAX -> torch -> JAX where a rule is lossy
-    forward: float  # largest relative difference of the outputs, float64, random weights
+    forward: float  # largest relative difference of the outputs, random weights, small and large numbers
     allowed: float
     unproved: tuple[str, ...]  # parameters on which the outputs do not depend
+    precision: str = "float64"  # of both forward passes; float32 proves less
+    unjudged: tuple[str, ...] = ()  # draws of weights and inputs on which the outputs could not be compared, and why
 
     @property
     def ok(self) -> bool:
@@ -34,9 +37,11 @@ class Verification:
         lines = [
             f"one to one                 {word(self.bijective)}",
             f"round trip bit-equal       {word(self.round_trip)}",
-            f"outputs agree              {word(agree)}, {self.forward:.0e} of {self.allowed:.0e} relative",
+            f"outputs agree              {word(agree)}, {self.forward:.0e} of {self.allowed:.0e} relative, in "
+            f"{self.precision}{', which proves less than float64' * (self.precision == 'float32')}",
         ]
         lines += [f"not proved by the example  {name}" for name in self.unproved]
+        lines += [f"not compared               {why}" for why in self.unjudged]
         return "\n".join(lines)
 
 
@@ -44,16 +49,27 @@ def verify(
     mapping: Mapping, torch_module: torch.nn.Module, example: Any, jax_example: Any = None, jax_apply: Any = None
 ) -> Verification:
     """Checks the mapping against the models it is for."""
-    with Pair(torch_module, mapping.jax_model, example, jax_example, jax_apply) as pair:
-        gap = pair.gap(leaves_of(mapping.entries, pair.weights))
-        unproved = guard(pair, mapping.entries) if gap <= pair.tolerance else ()
+    with BothModels(torch_module, mapping.jax_model, example, jax_example, jax_apply) as both:
+        both.warn("Mapping.verify", stacklevel=4)
+        probing, gap = _compare(both, mapping, decimal=False)
+        if gap.excess > 1 and mapping.constants:
+            probing, gap = _compare(both, mapping, decimal=True)
+        unproved = guard(both, mapping.entries) if gap.excess <= 1 else ()
+        unjudged = probing.unjudged(mapping.entries)
     names = [name for entry in mapping.entries for name in entry.torch]
     paths = [path for entry in mapping.entries for path in entry.jax]
     once = len(names) == len(set(names)) and len(paths) == len(set(paths))
-    whole = pair.parameters <= set(names) and named_leaves(pair.opened.params).keys() <= set(paths)
+    whole = both.parameters <= set(names) and named_leaves(both.opened.params).keys() <= set(paths)
     bijective = once and whole
-    state = {name: t for name, t in pair.module.state_dict().items() if isinstance(t, torch.Tensor)}
-    return Verification(bijective, bijective and _round_trip(mapping, state), gap, pair.tolerance, unproved)
+    state = {name: t for name, t in both.module.state_dict().items() if isinstance(t, torch.Tensor)}
+    round_trip = bijective and _round_trip(mapping, state)
+    return Verification(bijective, round_trip, gap.size, gap.allowed, unproved, both.precision, unjudged)
+
+
+def _compare(both: BothModels, mapping: Mapping, decimal: bool) -> tuple[Probing, Gap]:
+    both.draw_first(mapping.torch_only, decimal)
+    probing = Probing(both)
+    return probing, probing.gap(mapping.entries)
 
 
 def _round_trip(mapping: Mapping, state: dict[str, torch.Tensor]) -> bool:
@@ -71,24 +87,24 @@ def _round_trip(mapping: Mapping, state: dict[str, torch.Tensor]) -> bool:
     )
 
 
-def guard(pair: Pair, entries: tuple[Entry, ...]) -> tuple[str, ...]:
-    """Changes each entry's arrays in turn: both outputs must follow alike. Returns the names that change nothing.
+def guard(both: BothModels, entries: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Changes the arrays of one entry at a time and requires both outputs to change alike.
 
-    Without this, a parameter the example never reaches would count as proved.
+    Returns the names that change nothing: the example does not reach them, so they are not proved.
     """
     rng = np.random.default_rng(1)
-    base = leaves_of(entries, pair.weights)
+    base = leaves_of(entries, both.weights)
     unproved: list[str] = []
     for entry in entries:
-        changed = {name: random_weights(rng, pair.shapes[name]) for name in entry.torch}
-        ours = pair.run_torch(changed)
-        theirs, _ = pair.run_jax(base | leaves_of((entry,), changed))
-        gap = pair.difference(ours, theirs)
-        if gap > pair.tolerance:
+        changed = {name: first_draw(rng, both.shapes[name], name in both.positive) for name in entry.torch}
+        ours = both.run_torch(changed)
+        theirs, _ = both.run_jax(base | leaves_of((entry,), changed))
+        gap = both.difference(ours, theirs)
+        if gap > both.tolerance:
             raise MappingError(
-                f"{entry}: the outputs agreed, but after a change of these parameters they differ by {gap:.1e} "
-                f"(allowed {pair.tolerance:.0e}): the two models use them differently."
+                f"{entry}: the outputs agreed, but after changing these parameters they differ by {gap:.1e} "
+                f"(allowed {both.tolerance:.0e}): the two models use them differently."
             )
-        if pair.difference(ours, pair.trace.outputs) <= pair.tolerance:
+        if both.difference(ours, both.trace.outputs) <= both.tolerance:
             unproved += entry.torch
     return tuple(unproved)

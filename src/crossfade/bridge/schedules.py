@@ -12,10 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import torch
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import NoCounterpart, UsageError
+from .optimizers_torch import advance
 
 Formula = Callable[[Any, Any], Any]  # (epoch, numpy or jax.numpy) -> learning rate
 
@@ -23,21 +25,32 @@ PROBES = (0, 1, 2, 3, 7, 10, 100, 1_000, 10_000)  # epochs ahead at which a trac
 
 
 def to_schedule(
-    scheduler: LRScheduler, *, count: int = 0, every: int = 1, horizon: int | None = None
+    scheduler: LRScheduler, *, count: int = 0, every: int = 1, phase: int | None = None, horizon: int | None = None
 ) -> Callable[[Any], tuple[Any, ...]]:
     """`schedule(count)`: the learning rate of each group after `count` updates, one scheduler step per `every` updates.
 
-    The scheduler stands now at `count` updates; a LambdaLR is tabulated for `horizon` scheduler steps if that is given.
+    The scheduler stands now at `count` updates, the last `phase` of them (by default `count % every`) made since it was
+    stepped. A LambdaLR is tabulated for `horizon` scheduler steps if that is given.
     """
     formulas = _formulas(scheduler, horizon)
     _check_current(scheduler, formulas)
-    offset = scheduler.last_epoch - count // every
+    offset = clock(scheduler, every, count % every if phase is None else phase) - count
 
     def schedule(count):
-        epoch = jnp.asarray(count).astype(int) // every + offset  # int64 if on: an int32 divides into float32
+        epoch = (jnp.asarray(count).astype(int) + offset) // every  # int64 if on: an int32 divides into float32
         return tuple(formula(epoch, jnp) for formula in formulas)
 
     return schedule
+
+
+def clock(scheduler: LRScheduler, every: int, phase: int) -> int:
+    """Where a scheduler stands, in updates: its epochs and, within the present one, `phase` updates."""
+    if every < 1 or not 0 <= phase < every:
+        raise UsageError(
+            f"expected schedule_every of at least 1 and a schedule_phase from 0 to schedule_every - 1, got {every} and "
+            f"{phase}. The phase is the number of updates made since the scheduler was last stepped."
+        )
+    return scheduler.last_epoch * every + phase
 
 
 def _formulas(scheduler: LRScheduler, horizon: int | None) -> list[Formula]:
@@ -53,15 +66,29 @@ def _formulas(scheduler: LRScheduler, horizon: int | None) -> list[Formula]:
 
 
 def _check_current(scheduler: LRScheduler, formulas: list[Formula]) -> None:
-    """The closed form must give the rate torch has now; torch would carry on from a rate that someone else set."""
-    for group, base, formula in zip(scheduler.optimizer.param_groups, scheduler.base_lrs, formulas, strict=True):
-        expected = float(formula(np.int64(scheduler.last_epoch), np))
-        if not math.isclose(group["lr"], expected, rel_tol=1e-4, abs_tol=1e-9 * float(base)):
-            raise NoCounterpart(
-                f"expected a learning rate of {expected} from {type(scheduler).__name__} at epoch "
-                f"{scheduler.last_epoch}, got {group['lr']}: it was set by hand or by a second scheduler. Make the "
-                f"scheduler anew from that rate, or describe the whole schedule by one LambdaLR."
-            )
+    """Refuses rates that the scheduler has not made: torch carries on from a rate set by hand, a formula cannot."""
+    groups = scheduler.optimizer.param_groups
+    for i, (group, last, formula) in enumerate(zip(groups, scheduler.get_last_lr(), formulas, strict=True)):
+        rate, expected = float(group["lr"]), float(formula(np.int64(scheduler.last_epoch), np))
+        rounding = (16 + 4 * scheduler.last_epoch) * np.finfo(float).eps * abs(expected)
+        if rate == float(last) and (abs(rate - expected) <= rounding or _drifts(scheduler, i, rate, expected)):
+            continue
+        raise NoCounterpart(
+            f"expected a learning rate of {expected} from {type(scheduler).__name__} at epoch {scheduler.last_epoch}, "
+            f"got {rate}: it was set by hand or by a second scheduler. Make the scheduler anew from that rate, put "
+            f"the whole schedule into one LambdaLR, or leave out scheduler= and use bridge.with_learning_rate."
+        )
+
+
+def _drifts(scheduler: LRScheduler, group: int, rate: float, expected: float) -> bool:
+    """Whether a rate beside the closed form is what torch's recursion comes to, which is then within 1e-4 of it."""
+    if type(scheduler) not in ARGUMENTS:
+        return False
+    base = float(scheduler.base_lrs[group])
+    alone = torch.optim.SGD([torch.zeros(1)], lr=base)
+    replayed = type(scheduler)(alone, **{name: getattr(scheduler, name) for name in ARGUMENTS[type(scheduler)]})
+    advance(replayed, scheduler.last_epoch)
+    return float(replayed.get_last_lr()[0]) == rate and math.isclose(rate, expected, rel_tol=1e-4, abs_tol=1e-9 * base)
 
 
 def _step(scheduler: Any, base: float) -> Formula:
@@ -91,6 +118,13 @@ FORMULAS: dict[type, Callable[[Any, float], Formula]] = {
     lr_scheduler.ExponentialLR: _exponential,
     lr_scheduler.CosineAnnealingLR: _cosine,
     lr_scheduler.LinearLR: _linear,
+}
+
+ARGUMENTS: dict[type, tuple[str, ...]] = {
+    lr_scheduler.StepLR: ("step_size", "gamma"),
+    lr_scheduler.ExponentialLR: ("gamma",),
+    lr_scheduler.CosineAnnealingLR: ("T_max", "eta_min"),
+    lr_scheduler.LinearLR: ("start_factor", "end_factor", "total_iters"),
 }
 
 

@@ -1,9 +1,9 @@
-"""The search for the one correspondence that gives the right numbers.
+"""Depth-first search for the correspondence under which both models compute the same values.
 
-Torch's parameters are settled in the order they are used. Putting a torch array into a JAX leaf is right when the value
-torch computes with it (say `x @ W.T`) then appears among the values JAX computes, in whatever layout. So each choice is
-checked where it is made, and only two kinds are left to the final outputs, by going back: between branches that look
-alike (two heads on one trunk), and of values that JAX computes out of sight (inside a scan).
+Torch's parameters are assigned in the order in which they are used. Assigning a torch array to a JAX leaf is right when
+the value that torch computes with it (say `x @ W.T`) then appears among JAX's intermediate values, in any layout. So
+each choice is checked at once. Two kinds of choice can only be checked by the final outputs, and need backtracking:
+between branches that look alike (two heads on one trunk), and where JAX's values are hidden (inside a scan).
 """
 
 import re
@@ -16,15 +16,16 @@ import numpy as np
 
 from .candidates import Candidate, Item
 from .dataflow_torch import Point
-from .mapping import Entry
-from .pair import Pair
+from .mapping import Entry, leaves_of
+from .probing import Gap, Probing
 
 Values = list[np.ndarray]
-Choice = tuple[Entry, ...]  # one way to settle a stage
-Stage = tuple[list[Item], Values]  # what is settled together, and the values that show whether it is right
+Choice = tuple[Entry, ...]  # one way to assign the items of a stage
+Stage = tuple[list[Item], Values]  # items assigned together, and the values that show whether that is right
 
-CHOICES = 125  # combinations looked at in one stage, the likeliest ones
-LOOK = 8  # those tried one by one; the others are tried many at once
+CHOICES = 125  # most combinations tried in one stage, the likeliest first
+LOOK = 8  # how many of them are tried one by one; the others are tried many at once
+UNKNOWN = Gap(np.inf, 1.0)
 
 # Equal for arrays with the same numbers in another order; the first one usually tells two arrays apart.
 MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
@@ -37,7 +38,7 @@ MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
 
 
 class Attempt(NamedTuple):
-    """What has been settled on the way, how many stages showed it, and how many since then did not."""
+    """The entries so far, the number of stages whose value appeared, and of those since then whose value did not."""
 
     entries: tuple[Entry, ...]
     shown: int = 0
@@ -45,25 +46,28 @@ class Attempt(NamedTuple):
 
 
 class Search:
-    """A walk through the choices. `best` holds the entries found: proved if `solve` says so, else the best attempt."""
+    """The search. `best` holds the entries found: proved if `solve` returned True, else the best attempt."""
 
-    def __init__(self, pair: Pair, items: list[Item], fixed: tuple[Entry, ...]):
-        self.pair = pair
+    def __init__(self, probing: Probing, items: list[Item], fixed: tuple[Entry, ...]):
+        self.probing, self.both = probing, probing.both
         self.items = items
         self.fixed = fixed  # overrides
         self.owner = {name: item for item in items for name in item.names}
         self.stages = list(self._stages())
-        self.order = {path: at for at, path in enumerate(pair.jax.uses)}
-        self.best, self.shown, self.gap = fixed, -1, np.inf
+        self.order = {path: at for at, path in enumerate(self.both.jax.uses)}
+        self.best, self.shown, self.gap = fixed, -1, UNKNOWN
 
     def solve(self) -> bool:
-        """Settles what can be seen; only if some value never shows, settles that in the dark and looks further on."""
+        """First requires every value to appear; if some never does, searches again without requiring it."""
         many, few = 300 + 4 * len(self.stages), 50 + 2 * len(self.stages)  # one run for each stage when all goes well
         return self._walk(False, many) or (self.shown < len(self.stages) and self._walk(True, few))
 
     def _walk(self, dark: bool, runs: int) -> bool:
-        """Goes forward through the stages, and back where nothing fits or the outputs do not agree in the end."""
-        self.runs = runs  # of the JAX model, those left
+        """Goes through the stages, and back where nothing fits or the outputs do not agree at the end.
+
+        With `dark`, a stage whose value never appears is assigned all the same: it may be computed inside a scan.
+        """
+        self.runs = runs  # how often the JAX model may still be run
         trail: list[Iterator[Attempt]] = [iter([Attempt(self.fixed)])]
         while trail and self.runs > 0:
             attempt = next(trail[-1], None)
@@ -71,9 +75,9 @@ class Search:
                 trail.pop()
                 continue
             finished = len(trail) > len(self.stages)
-            gap = self._gap(attempt.entries) if finished else np.inf
-            proved = gap <= self.pair.tolerance
-            if proved or (attempt.shown, -gap) > (self.shown, -self.gap):
+            gap = self._gap(attempt.entries) if finished else UNKNOWN
+            proved = gap.excess <= 1
+            if proved or (attempt.shown, -gap.excess) > (self.shown, -self.gap.excess):
                 self.best, self.shown, self.gap = attempt.entries, attempt.shown, gap
             if proved:
                 return True
@@ -82,10 +86,8 @@ class Search:
         return False
 
     def _settle(self, items: list[Item], wanted: Values, before: Attempt, dark: bool) -> Iterator[Attempt]:
-        """The attempt with this stage's items added, in every way that shows the right value.
-
-        In the dark, where no way does, the outputs must decide: the value may be computed inside a scan.
-        """
+        """The attempt with this stage's items assigned, in every way for which the right value appears; with `dark` and
+        no such way, in every way."""
         choices = self._choices(items, before.entries)
         seen = False
         for choice in self._showing(wanted, choices, before):
@@ -95,10 +97,10 @@ class Search:
             yield from (Attempt((*before.entries, *choice), before.shown, before.unseen + 1) for choice in choices)
 
     def _showing(self, wanted: Values, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
-        """The choices that show the value.
+        """The choices for which the value appears.
 
-        After the first one only two kinds can: the same leaves laid out in another way, or a branch that looks alike.
-        Where nothing has been seen for some stages only the likeliest are looked at: the two models may well differ.
+        After the first one only two kinds can qualify: the same leaves in another layout, or a branch that looks alike.
+        After some stages without a value only the likeliest are tried: the two models probably differ.
         """
         known = self.leaves(before.entries)
         likely = choices[: max(1, LOOK >> before.unseen)]
@@ -114,7 +116,7 @@ class Search:
                 yield choice
 
     def _promising(self, wanted: Values, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
-        """The choices left after trying many at once, all that have no leaf in common."""
+        """The choices left after trying many at once, each time several that share no leaf."""
         rounds: list[tuple[dict[str, np.ndarray], list[Choice]]] = []
         for choice in choices:
             new = self.leaves(choice)
@@ -129,17 +131,17 @@ class Search:
         if self.runs <= 0:
             return False
         self.runs -= 1
-        return self._appear(wanted, self.pair.run_jax(leaves)[1])
+        return self._appear(wanted, self.both.run_jax(leaves)[1])
 
     def _appear(self, wanted: Values, values: Values) -> bool:
-        return all(appears(value, values, self.pair.tolerance) for value in wanted)
+        return all(appears(value, values, self.both.tolerance) for value in wanted)
 
-    def _gap(self, entries: tuple[Entry, ...]) -> float:
+    def _gap(self, entries: tuple[Entry, ...]) -> Gap:
         self.runs -= 1
-        return self.pair.gap(self.leaves(entries))
+        return self.probing.gap(entries)
 
     def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[Choice]:
-        """The ways to settle the items with free leaves, the likeliest first."""
+        """The ways to assign the items to free leaves, the likeliest first."""
         taken = paths(entries)
         home = {_parent(name): _parent(e.jax[0]) for e in entries for name in e.torch}
 
@@ -158,37 +160,42 @@ class Search:
         return [tuple(entry for candidate in choice for entry in candidate.entries) for choice in fitting]
 
     def _stages(self) -> Iterator[Stage]:
-        """For each point the items first used there."""
+        """For each point of the trace the items that are used there for the first time."""
         settled: set[str] = set()
-        for point in self.pair.trace.points:
+        points = self.both.trace.points
+        for point in points:
             new = {id(item): item for n in sorted(point.names - settled) if (item := self.owner.get(n))}
             if new:
                 settled.update(n for item in new.values() for n in item.names)
-                yield list(new.values()), self._values(point)
+                yield list(new.values()), self._values(point, points)
 
-    def _values(self, point: Point) -> Values:
-        """What JAX should compute for a point, given how it groups the members of an ensemble.
+    def _values(self, point: Point, points: list[Point]) -> Values:
+        """The values that JAX should compute for a point, given how it groups the members of an ensemble.
 
-        A stack that torch keeps as a list is one value, with the same step of the other members; a list that torch
-        keeps as a stack is one value for each row.
+        Modules that only JAX stacks have one value, joined with the same step of the other members; modules that only
+        torch stacks have one value for each row.
         """
         items = lambda p: {id(item): item for n in p.names if (item := self.owner.get(n))}
         mine = items(point)
         if point.value.shape[:1] in [(item.rows,) for item in mine.values()]:
             return list(point.value)
         same = lambda p: p.value.shape == point.value.shape and items(p).keys() == mine.keys() != set()
-        members = [p.value.ravel() for p in self.pair.trace.points if p is point or same(p)]
+        members = [p.value.ravel() for p in points if p is point or same(p)]
         return [np.concatenate(members)]
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
-        """The JAX leaves that hold the pair's random weights."""
-        return leaves_of(entries, self.pair.weights)
+        """The JAX leaves that hold the weights of the first draw."""
+        return leaves_of(entries, self.both.weights)
 
     def first_difference(self) -> Point | None:
-        """The first value of torch that JAX does not compute under the best attempt."""
-        _, values = self.pair.run_jax(self.leaves(self.best))
-        missing = (p for p in self.pair.trace.points if not self._appear(self._values(p), values))
-        return next(missing, None)
+        """The first value of torch that does not appear in JAX under the best attempt, on the draw that differs."""
+        if (draw := self.gap.draw) is None:
+            points, weights, factor = self.both.trace.points, self.both.weights, 1.0
+        else:
+            weights, factor = self.both.weights | draw.weights, draw.probe.inputs
+            points = self.both.trace_with(draw.weights, factor).points
+        _, values = self.both.run_jax(leaves_of(self.best, weights), factor)
+        return next((p for p in points if not self._appear(self._values(p, points), values)), None)
 
 
 def _apart(choice: tuple[Candidate, ...]) -> bool:
@@ -202,33 +209,31 @@ def paths(entries: tuple[Entry, ...]) -> set[str]:
     return {path for entry in entries for path in entry.jax}
 
 
-def leaves_of(entries: tuple[Entry, ...], weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Torch arrays by name, carried to JAX leaves by path."""
-    leaves: dict[str, np.ndarray] = {}
-    for entry in entries:
-        leaves.update(zip(entry.jax, entry.rule.forward(tuple(weights[n] for n in entry.torch)), strict=True))
-    return leaves
-
-
 def appears(value: np.ndarray, values: Values, tolerance: float) -> bool:
-    """Whether some array holds the same numbers, in any order: equal count, extremes, sums."""
+    """Whether some array holds the same numbers in any order: equal count, extremes and moments of the finite ones."""
+    size = value.size
+    value = np.asarray(value, np.float64)
+    whole = bool(np.isfinite(value).all())
+    value = value if whole else value[np.isfinite(value)]
     if not value.size:
         return True
-    value = np.asarray(value, np.float64)
     moments = [moment(value) for moment in MOMENTS]
     slack = tolerance * np.abs(value).sum()
 
     def same(other: np.ndarray) -> bool:
         other = np.asarray(other, np.float64)
+        other = other if whole else other[np.isfinite(other)]
         pairs = zip(MOMENTS, moments, strict=True)
-        return all(abs(moment(other) - mine) <= slack + tolerance * abs(mine) for moment, mine in pairs)
+        return other.size == value.size and all(
+            abs(moment(other) - mine) <= slack + tolerance * abs(mine) for moment, mine in pairs
+        )
 
-    with np.errstate(invalid="ignore", over="ignore"):  # an infinite number is equal to nothing here
-        return any(other.size == value.size and same(other) for other in values)
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite number is equal to none of the finite ones
+        return any(other.size == size and same(other) for other in values)
 
 
 def likeness(name: str, path: str) -> int:
-    """How many words two names share."""
+    """The number of words that two names share."""
     return len(_words(name) & _words(path))
 
 

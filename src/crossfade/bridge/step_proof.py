@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from torch import nn
 
 from ..errors import DifferentError
-from ..parity.verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
+from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from .optimizers_torch import read_torch
 from .step_batch import x64
 from .step_program import Program
@@ -105,7 +105,7 @@ class _Run:
         named = [n for group in self.program.groups for n in group.shapes]
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
-            "gradient": {n: g for n, g in grads.items() if n in named or np.any(g)},
+            "gradient": {n: g for n, g in grads.items() if n in named},  # what the optimiser owns
             **self._after(_arrays(module), read_torch(optimizer, module).moments),
         }
 

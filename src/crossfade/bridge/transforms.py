@@ -17,6 +17,11 @@ Schedule = Callable[[Any], Any]
 
 def transformation(kind: str, group: dict[str, Any], schedule: Schedule) -> optax.GradientTransformation:
     """The optax chain of one parameter group; the updates it has made are counted by its schedule."""
+    return optax.chain(*direction(kind, group), optax.scale_by_learning_rate(schedule))
+
+
+def direction(kind: str, group: dict[str, Any]) -> list[optax.GradientTransformation]:
+    """What torch multiplies by minus the learning rate: the links of the chain of one parameter group."""
     links = [optax.scale(-1.0)] if group["maximize"] else []
     decoupled = group.get("decoupled_weight_decay", kind == "AdamW")
     if group["weight_decay"] and not decoupled:
@@ -40,7 +45,7 @@ def transformation(kind: str, group: dict[str, Any], schedule: Schedule) -> opta
                 links.append(optax.scale_by_schedule(lambda count: 1 / (1 + decay * count)))
     if group["weight_decay"] and decoupled:
         links.append(optax.add_decayed_weights(group["weight_decay"]))
-    return optax.chain(*links, optax.scale_by_learning_rate(schedule))
+    return links
 
 
 class DampenedTraceState(NamedTuple):

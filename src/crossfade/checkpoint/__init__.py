@@ -9,6 +9,7 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .bundle import Bundle as Bundle, load as load, save as save
+    from .folder import latest as latest, list_bundles as list_bundles
     from .formats import (
         FORMATS as FORMATS,
         convert as convert,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         import_safetensors as import_safetensors,
         import_torch as import_torch,
     )
-    from .store import latest as latest, list_bundles as list_bundles
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
@@ -37,8 +37,8 @@ __getattr__, __dir__, __all__ = lazy(
         "import_orbax": "formats",
         "import_safetensors": "formats",
         "import_torch": "formats",
-        "latest": "store",
-        "list_bundles": "store",
+        "latest": "folder",
+        "list_bundles": "folder",
         "load": "bundle",
         "save": "bundle",
     },

@@ -1,8 +1,10 @@
 """`save` and `load`: a training state as one bundle, given and taken in torch, JAX or NumPy."""
 
+import math
 import operator
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, UsageError
-from . import optimizer as optimizer_state, store, tree
-from .sides import check_side, giver, is_tensor, key_to_words, words_to_key
-from .weights import Arrays, check_fits, is_module, is_state_dict, named_arrays, recorded_mapping, store_once
+from . import optimizer as optimizer_state, store, tree, writer
+from .folder import as_path
+from .manifest import LAST_STEP, shortened
+from .sides import KEY_WORDS, check_side, giver, is_tensor, key_to_words, words_to_key
+from .weights import (
+    Arrays,
+    check_fits,
+    is_module,
+    is_state_dict,
+    named_arrays,
+    reading_mapping,
+    recorded_mapping,
+    store_once,
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ def save(
 
     - `params`: a torch module, a state_dict, a dict of arrays by torch name, or (with `mapping`) a JAX model.
     - `optimizer`: an `OptimizerState`, a torch optimiser (with `params` its module), or (with `mapping`) an optax
-      state; `optimizer_like` is then the `OptimizerState` whose kind and groups describe it.
+      state; `optimizer_like` is then the torch optimiser it continues, or an `OptimizerState`, for its kind and groups.
     - `buffers`: further arrays by torch name, kept beside the weights.
     - `normalizer`, `replay`: nested dicts, lists and tuples of arrays and scalars. NumPy scalars come back as arrays.
     - `key`: a JAX key, or key words of shape (..., 2) as `crossfade.random` has them.
@@ -86,9 +99,12 @@ def save(
 
     Saving a step again replaces it. Tied weights are stored once, under their first name.
     """
-    step = operator.index(step)
-    if step < 0 or (keep is not None and keep < 1):
-        raise UsageError(f"expected step >= 0 and keep >= 1 (or None for all), got step={step}, keep={keep}.")
+    _check_number("step", step, 0)
+    if keep is not None:
+        _check_number("keep", keep, 1)
+    if not isinstance(meta, dict | None):
+        raise UsageError(f"meta: expected a dict, got {type(meta).__qualname__}; put it under a name.")
+    path, step = as_path(path), operator.index(step)
     state = optimizer_state.read(optimizer, params, mapping, optimizer_like)
 
     named, given = named_arrays(params, mapping, "params"), named_arrays(buffers or {}, None, "buffers")
@@ -108,7 +124,7 @@ def save(
         "meta": tree.encode(meta or {}, "meta"),
     }
     sections = {name: arrays for name, arrays in sections.items() if arrays or name == "weights"}
-    return store.write(Path(path), step, sections, fields, keep)
+    return writer.write(path, step, sections, fields, keep)
 
 
 def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, like: Any = None) -> Bundle:
@@ -125,14 +141,18 @@ def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, l
     give = giver(side)
 
     stored = sections["weights"]
+    _check_names(fields, stored, label)
     weights = stored | {name: _named(stored, first, label) for name, first in fields["aliases"].items()}
-    if like is not None:
-        if mapping is None and fields["mapping"] is not None and not (is_module(like) or is_state_dict(like)):
-            mapping = recorded_mapping(fields["mapping"], like, label)
-        check_fits(weights, like, mapping)
+    with ExitStack() as stack:
+        if like is not None:
+            if mapping is None and fields["mapping"] is not None and not (is_module(like) or is_state_dict(like)):
+                mapping = recorded_mapping(fields["mapping"], like, label)
+                stack.enter_context(reading_mapping(label))  # it may be damaged in ways that show only in its use
+            check_fits(weights, like, mapping)
+        model = mapping.to_jax(weights) if side == "jax" and mapping is not None else None
 
-    if side == "jax" and mapping is not None:
-        params, buffers = mapping.to_jax(weights), {}
+    if model is not None:
+        params, buffers = model, {}
     else:
         given = {name: give(array, name) for name, array in stored.items()}
         params = {name: given[fields["aliases"].get(name, name)] for name in weights}
@@ -144,7 +164,7 @@ def load(path: str | os.PathLike, *, side: str = "torch", mapping: Any = None, l
     }
     return Bundle(
         params=params,
-        optimizer=optimizer_state.unpack(fields["optimizer"], sections.get("optimizer", {}), label),
+        optimizer=optimizer_state.unpack(fields["optimizer"], sections.get("optimizer", {}), weights, label),
         buffers=buffers,
         key=None if fields["key"] is None else _key(fields["key"], side, label),
         step=fields["step"],
@@ -157,6 +177,24 @@ def _giving(give: Callable[[np.ndarray, str], Any], arrays: Arrays) -> Callable[
     return lambda name: give(arrays[name], name)
 
 
+def _check_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= operator.index(value) <= LAST_STEP:
+        raise UsageError(f"{name}: expected an integer from {least} to {LAST_STEP}, got {shortened(value)}.")
+
+
+def _check_names(fields: dict[str, Any], stored: Arrays, label: str) -> None:
+    """Every weight has one place: an alias stands for no other, and a buffer is listed once."""
+    for name, first in fields["aliases"].items():
+        if name in stored:
+            raise CheckpointError(
+                f"{label}: expected an alias {name!r} of {shortened(first)} beside the weights, but there is an array "
+                f"stored under that name too; the manifest was damaged or edited. Bring it back from a copy."
+            )
+    names = fields["buffers"]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise CheckpointError(f"{label}: buffers: expected every name once, got {shortened(twice[0])} twice.")
+
+
 def _named(arrays: dict[str, Any], name: Any, label: str) -> Any:
     if not isinstance(name, str) or name not in arrays:
         raise CheckpointError(f"{label}: expected an array {str(name)[:80]!r} among the weights, got none.")
@@ -164,8 +202,14 @@ def _named(arrays: dict[str, Any], name: Any, label: str) -> Any:
 
 
 def _key(record: dict[str, Any], side: str, label: str) -> Any:
-    try:
-        words = np.array(record["words"], np.uint32).reshape(record["shape"])
-        return words_to_key(words, record["impl"], side)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{label}: expected the words of a random key, got {error!r}.") from error
+    """The random key: words of 32 bits, as many as its generator has, along the last axis."""
+    match record:
+        case {"impl": str(impl), "shape": [*shape], "words": [*words]} if len(record) == 3:
+            plain = all(type(n) is int and n >= 0 for n in (*shape, *words)) and max(words, default=0) < 2**32
+            if impl in KEY_WORDS and plain and shape[-1:] == [KEY_WORDS[impl]] and math.prod(shape) == len(words):
+                return words_to_key(np.array(words, np.uint32).reshape(shape), impl, side)
+    kinds = ", ".join(f"{impl} (..., {count})" for impl, count in KEY_WORDS.items())
+    raise CheckpointError(
+        f"{label}: expected impl, shape and words of a random key, one of {kinds}, got {shortened(record, 200)}; the "
+        f"manifest was damaged or edited. Bring it back from a copy."
+    )

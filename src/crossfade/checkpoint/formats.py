@@ -5,9 +5,12 @@ with `weights_only=True` and `.npz` files with `allow_pickle=False`. Exporters r
 """
 
 import os
+import secrets
+import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping as Named
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,9 @@ import numpy as np
 
 from ..errors import CheckpointError, UsageError, nearest
 from . import bundle, manifest, store, tensorfile
+from .folder import as_path, is_bundle, list_bundles
 from .sides import giver, is_tensor, to_numpy
-from .weights import Arrays, named_arrays, recorded_mapping, store_once
+from .weights import Arrays, named_arrays, reading_mapping, recorded_mapping, store_once
 
 PathLike = str | os.PathLike
 ORBAX_MARKS = ("_CHECKPOINT_METADATA", "_METADATA")
@@ -29,6 +33,7 @@ def load_torch(path: PathLike) -> Any:
     """Whatever tensors and plain containers a file made by `torch.save` holds; nothing in it is executed."""
     import torch
 
+    path = as_path(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
@@ -53,7 +58,8 @@ def import_torch(path: PathLike, entry: str | None = None) -> Arrays:
         inner = [k for k, v in found.items() if isinstance(v, Named)] if isinstance(found, Named) else []
         raise CheckpointError(
             f"{path}: expected a state dict of tensors only, got {_kinds(found)}."
-            + (f" Pass entry= one of {inner}." if inner else " Save `module.state_dict()`.")
+            + (f" Choose one of its entries: --entry {inner[0]}" if inner else " Save `module.state_dict()`")
+            + (f" (in Python entry={inner[0]!r}); there are {', '.join(map(str, inner))}." if inner else ".")
         )
     return {name: to_numpy(tensor, name) for name, tensor in named_arrays(found, None, str(path)).items()}
 
@@ -79,7 +85,7 @@ def export_torch(arrays: Named, path: PathLike) -> Path:
 
 def import_safetensors(path: PathLike) -> Arrays:
     """The arrays of a safetensors file."""
-    return tensorfile.read(store.read_bytes(Path(path))[0], str(path))
+    return tensorfile.read(store.read_bytes(path)[0], str(path))
 
 
 def export_safetensors(arrays: Named, path: PathLike) -> Path:
@@ -93,6 +99,7 @@ def export_safetensors(arrays: Named, path: PathLike) -> Path:
 
 def import_npz(path: PathLike) -> Arrays:
     """The arrays of an `.npz` file."""
+    path = as_path(path)
     try:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
@@ -101,7 +108,7 @@ def import_npz(path: PathLike) -> Arrays:
         if odd := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
             raise ValueError(f"{odd[0]!r}, which is no array")
         return arrays
-    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive can raise anything
         raise CheckpointError(
             f"{path}: expected an .npz file of plain arrays, got {type(error).__name__}: {str(error)[:200]}."
         ) from error
@@ -134,6 +141,7 @@ def import_orbax(path: PathLike) -> Arrays:
     import jax
     import orbax.checkpoint as ocp
 
+    path = as_path(path)
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             item = checkpointer.metadata(Path(path).absolute()).item_metadata
@@ -160,8 +168,17 @@ def export_orbax(arrays: Named, path: PathLike) -> Path:
     if empty := [name for name, array in found.items() if array.size == 0]:
         raise CheckpointError(f"{empty[0]}: orbax cannot hold an empty array; drop it, or use another format.")
     path = _new(path)
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path.absolute(), found)
+    probe = path.with_name(f"{path.name}.orbax-checkpoint-tmp-{secrets.token_hex(4)}")
+    try:
+        probe.mkdir(parents=True)  # where orbax cannot make its folder, its threads wait for it for minutes
+        probe.rmdir()
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(path.absolute(), found)
+    except Exception as error:  # orbax and tensorstore raise many kinds
+        raise CheckpointError(
+            f"{path}: expected to write an orbax checkpoint, got {type(error).__name__}: {str(error)[:200]}. Free some "
+            f"space or choose another place."
+        ) from error
     return path
 
 
@@ -177,7 +194,7 @@ _EXPORTERS: dict[str, tuple[str, Callable[[Named, PathLike], Path]]] = {
 FORMATS = (*_EXPORTERS, "bundle")
 
 
-def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
+def convert(source: PathLike, to: str, out: PathLike | None = None, entry: str | None = None) -> Path:
     """Writes the weights of any known file or folder in another format, and returns where.
 
     `source`: a bundle, a folder of bundles (its latest), a torch state dict, a safetensors or `.npz` file or an orbax
@@ -188,18 +205,25 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
                                           otherwise the same as safetensors
         bundle                            a folder with one bundle of step 0
 
+    `entry` names the state dict in a torch file that holds several things, such as one with an optimiser in it.
+
     Without `out`, the result lies beside the source. What the target has no place for (optimiser, normaliser, key,
     replay) is named in a warning.
     """
     if to not in FORMATS:
         raise UsageError(f"expected one of {', '.join(FORMATS)}, got {to!r}.{nearest(to, FORMATS)}")
-    source = Path(source)
+    source = as_path(source)
     suffix, export = _EXPORTERS.get(to, (".bundles", None))
-    out = source.with_name(source.stem + suffix) if out is None else Path(out)
     kind = recognise(source)
-    if kind == to:
+    if entry is not None and kind != "torch":
+        raise UsageError(f"{source}: expected a torch file to take entry {entry!r} from, got a {kind}; leave it out.")
+    chosen = "" if entry is None else f".{entry.replace(os.sep, '_')}"
+    out = _beside(source, chosen + suffix) if out is None else as_path(out)
+    if kind == to and entry is None:
         raise UsageError(f"{source}: expected something to convert, got a {to} already; copy it instead.")
-    if kind != "bundle":
+    if kind == "torch":
+        arrays = import_torch(source, entry)
+    elif kind != "bundle":
         arrays = _IMPORTERS[kind](source)
     else:
         loaded = bundle.load(source, side="numpy")
@@ -208,12 +232,18 @@ def convert(source: PathLike, to: str, out: PathLike | None = None) -> Path:
             warnings.warn(f"{to} holds weights only; left out: {', '.join(left)}", stacklevel=2)
         if to == "jax" and loaded.manifest["mapping"] is not None:
             mapping = recorded_mapping(loaded.manifest["mapping"], None, str(source))
-            arrays = mapping.leaves_to_jax({name: array for name, array in arrays.items() if name not in mapping.tied})
-    return bundle.save(out, params=arrays) if export is None else export(arrays, out)
+            with reading_mapping(str(source)):
+                arrays = mapping.leaves_to_jax({name: a for name, a in arrays.items() if name not in mapping.tied})
+    return bundle.save(_new(out), params=arrays) if export is None else export(arrays, out)
+
+
+def _beside(source: Path, suffix: str) -> Path:
+    if not source.name:
+        raise UsageError(f"{str(source)!r}: expected a name from which that of the result can be made; pass out=.")
+    return source.with_name(source.stem + suffix)
 
 
 _IMPORTERS: dict[str, Callable[[Path], Arrays]] = {
-    "torch": import_torch,
     "safetensors": import_safetensors,
     "npz": import_npz,
     "orbax": import_orbax,
@@ -222,35 +252,50 @@ _IMPORTERS: dict[str, Callable[[Path], Arrays]] = {
 
 def recognise(path: PathLike) -> str:
     """The format of a file or folder, from its content: bundle, torch, safetensors, npz or orbax."""
-    path = Path(path)
-    if path.is_dir():
-        if (path / manifest.NAME).exists() or store.list_bundles(path):
-            return "bundle"
-        if any((path / mark).exists() for mark in ORBAX_MARKS):
-            return "orbax"
-    elif path.is_file():
-        with open(path, "rb") as file:
-            head = file.read(9)
-        if head.startswith(b"PK") and zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-            if any(name.endswith("/data.pkl") for name in names):
-                return "torch"
-            if names and all(name.endswith(".npy") for name in names):
-                return "npz"
-        elif head.startswith(b"\x80"):  # a bare pickle, torch's format before 1.6
-            return "torch"
-        elif head[8:] == b"{":
-            return "safetensors"
+    path = as_path(path)
+    try:
+        if (kind := _format(path)) is not None:
+            return kind
+        found = "something else" if path.exists() else "nothing at that path"
+    except OSError as error:
+        found = f"an error: {error.strerror}"
     raise CheckpointError(
         f"{path}: expected a bundle, a folder of bundles, a torch state dict, a safetensors or .npz file or an orbax "
-        f"folder, got {'something else' if path.exists() else 'nothing at that path'}."
+        f"folder, got {found}."
     )
 
 
+def _format(path: Path) -> str | None:
+    if path.is_dir():
+        if (path / manifest.NAME).exists() or is_bundle(path) or list_bundles(path):
+            return "bundle"
+        return "orbax" if any((path / mark).exists() for mark in ORBAX_MARKS) else None
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        head = file.read(9)
+    if head.startswith(b"PK"):
+        names = _members(path)
+        if any(name.endswith("/data.pkl") for name in names):
+            return "torch"
+        return "npz" if names and all(name.endswith(".npy") for name in names) else None
+    if head.startswith(b"\x80"):  # a bare pickle, torch's format before 1.6
+        return "torch"
+    return "safetensors" if head[8:] == b"{" else None
+
+
+def _members(path: Path) -> list[str]:
+    """Names in a zip archive; none if it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, struct.error):
+        return []
+
+
 def _new(path: PathLike) -> Path:
-    path = Path(path)
-    if path.exists() or path.is_symlink():
+    path = as_path(path)
+    if os.path.lexists(path):
         raise CheckpointError(f"{path}: expected a new name, got one that exists; remove it or choose another.")
     return path
 
@@ -258,15 +303,19 @@ def _new(path: PathLike) -> Path:
 def _write(path: PathLike, write: Callable[[Any], Any]) -> Path:
     """Writes a new file under a temporary name, then renames it."""
     path = _new(path)
-    scratch = path.with_name(path.name + ".tmp")
+    scratch = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with open(scratch, "wb") as file:
+        with open(scratch, "xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         scratch.rename(path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: expected to write the file, got {error}.") from error
+    except (OSError, RuntimeError) as error:  # torch.save has RuntimeErrors for what goes wrong with its file
+        raise CheckpointError(
+            f"{path}: expected to write the file, got {error}; nothing was written. Free some space, get the right to "
+            f"write there or choose another place."
+        ) from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()
     return path

@@ -20,11 +20,12 @@ SCHEMA = 1
 NAME = "manifest.json"
 SIZE_LIMIT = 1 << 26
 SECTIONS = ("weights", "optimizer", "normalizer", "replay")
+LAST_STEP = 10**18 - 1
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "schema": int,
     "sha256": str,  # of this file with 64 zeros in this place
-    "step": int,
+    "step": object,  # from 0 to LAST_STEP
     "versions": dict,
     "files": dict,  # section -> {bytes, sha256, arrays: {name: {dtype, shape}}}
     "aliases": dict,  # further names of weights that are stored once (tied weights)
@@ -77,10 +78,18 @@ def dump(fields: dict[str, Any]) -> bytes:
 
 def parse(text: bytes, label: str) -> dict[str, Any]:
     """The fields of a manifest, after checking schema, hash, field names and types, in this order."""
-    fields = parse_json(text, label)
+    try:
+        return _checked(text, parse_json(text, label), label)
+    except RecursionError as error:
+        raise CheckpointError(
+            f"{label}: expected values nested a few times, got far more; it is no manifest."
+        ) from error
+
+
+def _checked(text: bytes, fields: Any, label: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise CheckpointError(f"{label}: expected a JSON object, got {type(fields).__name__}; it is no manifest.")
-    if fields.get("schema") != SCHEMA:
+    if type(fields.get("schema")) is not int or fields["schema"] != SCHEMA:
         made_by = fields.get("versions")
         writer = made_by.get("crossfade", "unknown") if isinstance(made_by, dict) else "unknown"
         raise CheckpointError(
@@ -97,8 +106,20 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
             f"{label}: expected the fields {', '.join(_FIELDS)}; missing or of the wrong type: {wrong}; unknown: "
             f"{[name[:40] for name in fields if name not in _FIELDS]}."
         )
+    step = fields["step"]
+    if type(step) is not int or not 0 <= step <= LAST_STEP:
+        raise CheckpointError(
+            f"{label}: expected a step from 0 to {LAST_STEP}, got {shortened(step)}; it was damaged or edited. Bring "
+            f"it back from a copy."
+        )
     _check_files(fields["files"], label)
     return fields
+
+
+def shortened(value: Any, length: int = 80) -> str:
+    """A value from a file as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= length else text[:length] + "..."
 
 
 def _check_files(files: dict[str, Any], label: str) -> None:

@@ -1,9 +1,10 @@
 """What a checkpoint format of a system's own must have, for `crossfade convert`."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
+@runtime_checkable
 class OwnFormat(Protocol):
     """A format that others write for the same kind of system."""
 

@@ -13,8 +13,8 @@ from ..errors import CheckpointError, TransferError, UsageError
 from .tensorfile import numpy_dtype
 
 SIDES = ("torch", "jax", "numpy")
-KEY_WORDS = 2  # of a Threefry key, JAX's default
-THREEFRY = "threefry2x32"
+THREEFRY = "threefry2x32"  # JAX's default
+KEY_WORDS = {THREEFRY: 2, "rbg": 4, "unsafe_rbg": 4}  # of a key of each of JAX's generators
 
 
 def is_tensor(value: Any) -> bool:
@@ -132,9 +132,12 @@ def key_to_words(key: Any) -> tuple[np.ndarray, str]:
             impl = str(jax.random.key_impl(key))
             key = jax.random.key_data(key)
     words = to_numpy(key, "key")
-    if words.dtype.kind not in "iu" or words.ndim == 0 or (impl == THREEFRY and words.shape[-1] != KEY_WORDS):
+    if impl not in KEY_WORDS:
+        raise CheckpointError(f"key: expected a generator among {', '.join(KEY_WORDS)}, got {impl!r}.")
+    if words.dtype.kind not in "iu" or words.ndim == 0 or words.shape[-1] != KEY_WORDS[impl]:
         raise CheckpointError(
-            f"key: expected a JAX key or integer words of shape (..., {KEY_WORDS}), got {words.dtype} {words.shape}."
+            f"key: expected a JAX key or integer words of shape (..., {KEY_WORDS[impl]}), got {words.dtype} "
+            f"{words.shape}."
         )
     if words.size and not 0 <= int(words.min()) <= int(words.max()) < 2**32:
         raise CheckpointError(f"key: expected words from 0 to 2**32 - 1, got {words.min()} to {words.max()}.")

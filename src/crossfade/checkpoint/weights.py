@@ -1,7 +1,8 @@
 """Weights by torch name: reading them off whatever holds them, storing tied ones once, and checking that they fit."""
 
 import sys
-from collections.abc import Mapping as Named
+from collections.abc import Iterator, Mapping as Named
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,16 @@ def recorded_mapping(record: dict[str, Any], jax_model: Any, label: str) -> Any:
     """The `Mapping` a manifest holds, around a JAX model of the matched kind (or None, for its rules alone)."""
     from ..bridge.mapping import Mapping
 
-    try:
+    with reading_mapping(label):
         return Mapping.from_json(tree.decode(record, f"{label}: mapping", str), jax_model)
-    except (KeyError, TypeError, ValueError, MappingError, UsageError) as error:
+
+
+@contextmanager
+def reading_mapping(label: str) -> Iterator[None]:
+    """A mapping that was damaged can fail in many ways, also when it is used."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, MappingError, UsageError) as error:
         raise CheckpointError(
             f"{label}: expected a mapping this crossfade can read, got {error!r}; match again and pass mapping=."
         ) from error

@@ -1,15 +1,18 @@
 """The face of a world that agents act in: all that an algorithm asks of one. Framework-free.
 
-A world is written twice, in NumPy and in JAX (`<env>_numpy.py` | `<env>_jax.py`): a `World` in each, with the same
-sizes, the same rules, and states in the same NamedTuple of arrays (which may hold further NamedTuples). Its functions
-are pure and take any number of environments at once, `*batch` below, also none. What they read comes in two parts:
-`data` is large and fixed, such as prices or a map; `settings` are a few numbers that may be others in the next update.
-Both are arguments, so that no value of theirs is compiled in. A world without them is given None.
+A world is stated by its params, a frozen dataclass, and written twice, in NumPy and in JAX (`<env>_numpy.py` |
+`<env>_jax.py`): a `World` in each, with the same sizes, the same rules, and states in the same NamedTuple of arrays
+(which may hold further NamedTuples). Its functions are pure and take any number of environments at once, `*batch`
+below, also none. What they read comes in two parts: `data` is large and fixed, such as prices or a map; `settings` are
+a few numbers that may be others in the next update. Both are arguments, so that no value of theirs is compiled in. A
+world without them is given None.
 
 All randomness is data. `begin` is given uniform numbers; a world whose steps are random keeps a key in its state.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from ..loading import load_attribute
 
 
 class Discrete(NamedTuple):
@@ -85,6 +88,46 @@ class World(Protocol):
     def step(self, data: Any, settings: Any, state: Any, action: Any, /) -> tuple[Any, Outcome]:
         """The states after an action, (*batch,) or (*batch, dim), before any reset; and what came of it."""
         ...
+
+
+@runtime_checkable
+class WorldParams(Protocol):
+    """What states a world. Hashable."""
+
+    @property
+    def numpy(self) -> str:
+        """Where the NumPy world is, `module:Class`: a class attribute. The class is called with the params."""
+        ...
+
+    @property
+    def jax(self) -> str:
+        """Where the JAX world is."""
+        ...
+
+
+def make_world(params: WorldParams, side: Literal["numpy", "jax"]) -> World:
+    """The world of these params; no other framework is imported."""
+    return load_attribute(getattr(params, side))(params)
+
+
+class BoundWorld(NamedTuple):
+    """A world with the data and the settings that it reads."""
+
+    world: World
+    data: Any
+    settings: Any
+
+    def begin(self, uniform: Any) -> Any:
+        return self.world.begin(self.data, self.settings, uniform)
+
+    def observe(self, state: Any) -> Any:
+        return self.world.observe(self.data, self.settings, state)
+
+    def mask(self, state: Any) -> Any:
+        return self.world.mask(self.data, self.settings, state)
+
+    def step(self, state: Any, action: Any) -> tuple[Any, Outcome]:
+        return self.world.step(self.data, self.settings, state, action)
 
 
 @runtime_checkable

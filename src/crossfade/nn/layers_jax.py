@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import UsageError
+from .parameters import check_shapes
 
 Module = TypeVar("Module", bound=eqx.Module)
 
@@ -83,11 +84,7 @@ def filled(policy: Module, parameters: Mapping[str, Any], dtype: str) -> Module:
     if dtype == "float64" and jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise UsageError("dtype=float64 needs JAX's 64-bit mode, which is off. Wrap the run in jax.enable_x64(True).")
     shapes = {name(path): leaf.shape for path, leaf in jax.tree_util.tree_leaves_with_path(policy)}
-    given = {name: tuple(array.shape) for name, array in parameters.items()}
-    if shapes != given:
-        differing = sorted(name for name in shapes | given if shapes.get(name) != given.get(name))
-        table = "; ".join(f"{name}: expected {shapes.get(name)}, got {given.get(name)}" for name in differing)
-        raise UsageError(f"the parameters do not fit the policy of this config. {table}. Use those of init.parameters.")
+    check_shapes(shapes, {name: tuple(array.shape) for name, array in parameters.items()})
     return jax.tree_util.tree_map_with_path(
         lambda path, _: jnp.array(parameters[name(path)], dtype),  # a copy: training gives the old ones away
         policy,

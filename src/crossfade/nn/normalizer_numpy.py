@@ -7,11 +7,7 @@ from jaxtyping import Float
 
 
 class Statistics(NamedTuple):
-    """Mean and variance of the observations so far, component by component.
-
-    Every weight is a share of the count, so a count too large to grow makes the mean a moving average; sums of squares
-    would overflow.
-    """
+    """Mean and (biased) variance of every entry of the observations so far, and their number."""
 
     mean: Float[np.ndarray, " o"]
     var: Float[np.ndarray, " o"]
@@ -19,27 +15,28 @@ class Statistics(NamedTuple):
 
 
 def start(dim: int, dtype: str) -> Statistics:
-    """Nothing seen: observations pass as they are, apart from clipping."""
+    """The statistics of no observations: mean 0, variance 1, so that `normalize` only clips."""
     return Statistics(np.zeros(dim, dtype), np.ones(dim, dtype), np.zeros((), dtype))
 
 
 def merge(statistics: Statistics, x: Float[np.ndarray, "n o"]) -> Statistics:
-    """The statistics of what was seen so far and of `n` more observations."""
+    """The statistics of the observations so far together with the rows of `x` (Chan et al. 1979)."""
     return join(statistics, Statistics(x.mean(0), x.var(0), np.array(len(x), statistics.mean.dtype)))
 
 
 def join(one: Statistics, other: Statistics) -> Statistics:
-    """The statistics of what either has seen (Chan et al. 1979), w being the share of the other in the count.
+    """The statistics of two sets of observations together (Chan et al. 1979).
 
-    mean = mean_1 + w d, var = (1 - w) var_1 + w var_2 + w (1 - w) d^2, with d = mean_2 - mean_1.
+    With the share s = n_2 / (n_1 + n_2) and d = m_2 - m_1: mean = m_1 + s d, var = (1 - s) v_1 + s v_2 + s (1 - s) d^2.
+    Written in shares, a count too large to grow gives a moving average; sums of squares would overflow.
     """
-    count = one.count + other.count
-    share = other.count / count
+    total = one.count + other.count
+    weight = other.count / total
     delta = other.mean - one.mean
     return Statistics(
-        one.mean + share * delta,
-        (1 - share) * one.var + share * other.var + share * (1 - share) * delta**2,
-        np.asarray(count),
+        one.mean + weight * delta,
+        (1 - weight) * one.var + weight * other.var + weight * (1 - weight) * delta**2,
+        np.asarray(total),
     )
 
 

@@ -4,14 +4,17 @@ Each is the formula of `torch.optim` for one parameter. Learning rates come as t
 nothing anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
 
 from ..errors import NoCounterpart
+from .clipping_torch import clip_by_global_norm
+from .eager_torch import Loss
 from .state import OptimizerState
 
 Tensors = dict[str, Tensor]
@@ -51,6 +54,42 @@ def update(
             record.kind, record.groups[i], params[name], grads[name], moments.slots[name], step, rates[i]
         )
     return moved, Moments(step, held)
+
+
+def descent(
+    policy: nn.Module, record: OptimizerState, loss: Loss, clip_norm: float | None = None
+) -> Callable[..., tuple[Tensors, Moments, dict[str, Any]]]:
+    """`step(params, moments, batch, rates) -> (params, moments, info)`: `eager_torch.update` as a pure function.
+
+    `params` is a `state_dict` of the policy, which gives structure, not values; only the record's parameters move.
+    `rates` are the learning rates of the record's groups, by default those that stand in it.
+    """
+    module = _Loss(policy, loss)
+    constant = [torch.tensor(group["lr"], dtype=torch.float64) for group in record.groups]
+
+    def step(
+        params: Tensors, moments: Moments, batch: Any, rates: Sequence[Tensor] = constant
+    ) -> tuple[Tensors, Moments, dict[str, Any]]:
+        def value(owned: Tensors) -> tuple[Tensor, Mapping[str, Any]]:
+            return functional_call(module, {f"policy.{name}": p for name, p in (params | owned).items()}, (batch,))
+
+        grads, (_, info) = grad_and_value(value, has_aux=True)({name: params[name] for name in record.trained})
+        if clip_norm is not None:
+            grads = clip_by_global_norm(clip_norm)(grads)
+        return *update(record, params, grads, moments, rates), {name: told.detach() for name, told in info.items()}
+
+    return step
+
+
+class _Loss(nn.Module):
+    """The loss as a module around the policy, so that `functional_call` can run it on other parameters."""
+
+    def __init__(self, policy: nn.Module, loss: Loss):
+        super().__init__()
+        self.policy, self.loss = policy, loss
+
+    def forward(self, batch: Any) -> tuple[Tensor, Mapping[str, Any]]:
+        return self.loss(self.policy, batch)
 
 
 def one(

@@ -51,22 +51,24 @@ class OptimizerState:
         return {n: i for i, group in enumerate(self.groups) for n in group["names"] if n not in group["frozen"]}
 
     @property
+    def steps(self) -> dict[str, int]:
+        """The updates each moving parameter has had. torch's SGD counts none and shows only whether momentum began."""
+        return {name: int(self.moments[name]["step"]) for name in self.trained}
+
+    @property
     def step(self) -> int:
-        """How many updates the parameters have had; one number, as optax counts."""
-        steps: dict[int, list[str]] = {}
-        for name in self.trained:
-            steps.setdefault(int(self.moments[name]["step"]), []).append(name)
-        if len(steps) > 1:
-            counts = "; ".join(f"step {step}: {', '.join(names)}" for step, names in sorted(steps.items()))
-            raise NoCounterpart(
-                f"expected every parameter of {self.kind} at the same step, because optax counts once for all; got "
-                f"{counts}. torch skips parameters without a gradient: give these an optimiser of their own, or "
-                f"freeze the ones that never get a gradient with requires_grad_(False)."
-            )
-        return next(iter(steps), 0)
+        """The updates the optimiser has made: the most that any parameter has had."""
+        return max(self.steps.values(), default=0)
+
+    @property
+    def behind(self) -> set[str]:
+        """Moving parameters that torch has skipped at some updates, for want of a gradient: their count tells."""
+        counted = [n for n, i in self.trained.items() if self.kind != "SGD" or self.groups[i]["momentum"]]
+        steps, most = self.steps, self.step
+        return {name for name in counted if steps[name] < most}
 
     def at_step(self, step: int) -> "OptimizerState":
-        """The same state with every moving parameter's count set."""
+        """The same state with the count of every moving parameter set: SGD keeps none of its own."""
         count = {"step": np.asarray(step, np.float32)}
         return replace(self, moments=self.moments | {name: self.moments[name] | count for name in self.trained})
 

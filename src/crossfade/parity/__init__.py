@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy
 
 if TYPE_CHECKING:
+    from ..verdict import Verdict as Verdict
     from .checking import check as check
     from .report import Report as Report
     from .twin import Twin as Twin
-    from .verdict import Verdict as Verdict
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
-    {"Report": "report", "Twin": "twin", "Verdict": "verdict", "check": "checking"},
+    {"Report": "report", "Twin": "twin", "Verdict": "report", "check": "checking"},
 )

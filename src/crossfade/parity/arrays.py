@@ -1,4 +1,4 @@
-"""The arrays of a run: into each framework in the precision of the run, and out again as named NumPy arrays."""
+"""Conversion of arrays: to each framework in the precision of the run, and back to named NumPy arrays."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +48,20 @@ def leaves(tree: Any, name: str) -> dict[str, np.ndarray]:
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
     """Floats in the precision of the run; all else as it is."""
     return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+def jitter(array: np.ndarray) -> np.ndarray:
+    """Numbers moved by one unit in the last place, up and down in turn. Whole numbers stay: they are flags, counts and
+    exact zeros, on which comparisons turn."""
+    if array.dtype.kind != "f":
+        return array
+    towards = np.where(np.arange(array.size).reshape(array.shape) % 2, np.inf, -np.inf).astype(array.dtype)
+    return np.where(array == np.round(array), array, np.nextafter(array, towards))
+
+
+def jitter_tree(tree: Any, dtype: str) -> Any:
+    """A batch in the precision of the run, moved by one unit in the last place."""
+    return jax.tree.map(lambda leaf: jitter(cast(to_numpy(leaf, "batch"), dtype)), tree)
 
 
 def torch_tree(tree: Any, dtype: str) -> Any:

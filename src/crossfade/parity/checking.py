@@ -1,17 +1,17 @@
-"""`check`: climbs the levels of a twin, judges each in float64 and float32, and stops at the first that fails."""
+"""`check`: runs the levels of a twin in order, judges each in float64 and float32, and stops at the first failure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ..bridge.mapping import Mapping
 from ..errors import NoCounterpart, UsageError, nearest
+from ..verdict import Comparison, Difference, Verdict
 from .arrays import torch_tree
 from .judging import Judge
 from .levels import Levels
 from .report import Finding, Report, Row, versions
 from .side_torch import Quantities
 from .twin import LEVELS, Twin
-from .verdict import Comparison, Difference, Verdict
 from .weights import jax_names
 
 
@@ -21,11 +21,12 @@ def check(
     dtype: str = "both",
     steps: tuple[int, ...] = (1, 10, 100),
 ) -> Report:
-    """Proves that the halves of a twin are the same system, as far up as asked.
+    """Proves that the halves of a twin are the same system, up to the levels asked for.
 
     `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. `dtype`:
-    "both", "float64" or "float32"; float64 decides, float32 is held to its measured noise. `steps` are the numbers of
-    updates after which the level `updates` compares. The report stops at the first level that fails.
+    "both", "float64" or "float32". Float64 decides; float32 is held to its measured noise, that of the better half
+    unless rounding explains more. `steps` are the numbers of updates after which the level `updates` compares. The
+    report stops at the first level that fails.
     """
     if dtype not in ("both", "float64", "float32"):
         raise UsageError(f"expected dtype 'both', 'float64' or 'float32', got {dtype!r}.")
@@ -70,7 +71,7 @@ def _mapping(twin: Twin, wanted: list[str]) -> Mapping:
 
 
 class _Climb:
-    """One run of `check`: the halves in each precision, and the report as it grows."""
+    """One run of `check`: both halves in each precision, and the rows of the report so far."""
 
     def __init__(self, twin: Twin, mapping: Mapping, dtype: str, steps: tuple[int, ...]):
         self.twin, self.jax_names = twin, jax_names(mapping)
@@ -121,7 +122,7 @@ class _Climb:
             self.rows += rows
             row = next(row for row in rows if row.verdict is Verdict.DIFFERENT)
             dtype = "float64" if row.float32 is None else "float32"
-            return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype)
+            return self._found(level, row.quantity, judged[dtype][row.quantity].worst, dtype, len(judged) == 2)
         dtype = next(iter(results))
         guard = self.judge.guard(level, dtype, *results[dtype])
         self.rows += [replace(row, guard=guard) for row in rows]
@@ -133,8 +134,8 @@ class _Climb:
         self.rows.append(Row(level, quantity, verdict=Verdict.DIFFERENT, float64=difference))
         self._found(level, quantity, difference, "float64")
 
-    def _found(self, level: str, quantity: str, worst: Difference, dtype: str) -> None:
-        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype)
+    def _found(self, level: str, quantity: str, worst: Difference, dtype: str, float32_only: bool = False) -> None:
+        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype, float32_only)
 
     def _run_float64(self, level: str) -> tuple[Quantities, Quantities] | None:
         run = self.runs.get("float64")

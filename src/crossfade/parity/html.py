@@ -3,35 +3,21 @@
 import math
 from html import escape
 
+from ..run.page import document
+from ..verdict import Difference, Verdict
 from .report import MEANING, Report, Row, cells
 from .twin import LEVELS
-from .verdict import Difference, Verdict
 
 STYLE = """
-:root { --paper: #fbfaf7; --ink: #1f2328; --quiet: #6b7075; --line: #dcd9d2; --card: #ffffff;
-  --equal: 158 60% 36%; --rounding: 211 62% 46%; --different: 4 72% 48%; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e6e8ea; --quiet: #9aa1a8; --line: #2d3338;
-  --card: #1b1f23; --equal: 158 45% 52%; --rounding: 211 75% 66%; --different: 4 80% 66%; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 72rem; padding: 2.5rem 1.5rem 4rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
-h1 { font-size: 1.6rem; font-weight: 650; margin: 0 0 .25rem; letter-spacing: -.01em; }
-h2 { font-size: 1rem; font-weight: 650; margin: 2.25rem 0 .6rem; }
-p { margin: .35rem 0; max-width: 60rem; }
+:root { --rounding: 211 62% 46%; }
+@media (prefers-color-scheme: dark) { :root { --rounding: 211 75% 66%; } }
 .quiet { color: var(--quiet); }
-.EQUAL { --tone: var(--equal); } .ROUNDING { --tone: var(--rounding); } .DIFFERENT { --tone: var(--different); }
+.EQUAL { --tone: var(--good); } .ROUNDING { --tone: var(--rounding); } .DIFFERENT { --tone: var(--bad); }
 .badge { display: inline-block; padding: .1rem .6rem; border-radius: 99px; font-weight: 650; font-size: .8rem;
   letter-spacing: .04em; color: hsl(var(--tone)); background: hsl(var(--tone) / .13); }
 .panel { background: var(--card); border: 1px solid var(--line); border-left: 4px solid hsl(var(--tone));
   border-radius: 6px; padding: .9rem 1.1rem; margin-top: 1.2rem; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; background: var(--card); }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; }
-th, td { text-align: left; padding: .45rem .8rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-tr:last-child td { border-bottom: 0; }
-th { font-weight: 600; color: var(--quiet); font-size: .78rem; }
-td.number { font-variant-numeric: tabular-nums; text-align: right; }
-th.number { text-align: right; }
-code, .leaf { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .92em; }
+.leaf { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .92em; }
 ol.climb { list-style: none; display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; margin: 1.2rem 0 0; }
 ol.climb li { border: 1px solid var(--line); border-radius: 6px; padding: .35rem .75rem; background: var(--card); }
 ol.climb li[class] { border-color: hsl(var(--tone) / .6); background: hsl(var(--tone) / .1); }
@@ -47,16 +33,7 @@ def page(report: Report) -> str:
     first = f'<div class="panel DIFFERENT"><b>First difference.</b> {escape(str(report.first))}</div>'
     notes = "".join(f"<p>{escape(note)}</p>" for note in report.notes)
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>parity of {escape(report.name)}: {report.verdict}</title>
-<style>{STYLE}</style>
-</head>
-<body class="{report.verdict}">
-<h1>{escape(report.name)}</h1>
+    body = f"""<h1>{escape(report.name)}</h1>
 <p><span class="badge">{report.verdict}</span> {MEANING[report.verdict]}</p>
 <ol class="climb">{"".join(_step(report, level) for level in LEVELS)}</ol>
 {first if report.first is not None else ""}
@@ -70,9 +47,8 @@ def page(report: Report) -> str:
 <p class="quiet">Float64 decides: two correct ports agree there to rounding. Float32 may differ by ten times its noise,
 the distance of each half from its own float64 self. Guard: what was moved on one side, and was then seen to differ.</p>
 {f"<h2>Notes</h2>{notes}" if notes else ""}
-<p class="quiet">{escape(versions)}</p>
-</body>
-</html>"""
+<p class="quiet">{escape(versions)}</p>"""
+    return document(f"parity of {report.name}: {report.verdict}", body, STYLE, str(report.verdict))
 
 
 def _step(report: Report, level: str) -> str:
@@ -84,7 +60,7 @@ def _step(report: Report, level: str) -> str:
 
 
 def _head(i: int, head: str) -> str:
-    return f'<th class="number">{head}</th>' if i in NUMBERS else f"<th>{head}</th>"
+    return f'<th class="num">{head}</th>' if i in NUMBERS else f"<th>{head}</th>"
 
 
 def _row(row: Row) -> str:
@@ -95,7 +71,7 @@ def _row(row: Row) -> str:
     words[6], words[7] = (f'<span class="leaf">{word}</span>' for word in words[6:8])
     heats = {3: _heat(row.float64, row.verdict), 4: _heat(row.float32, row.verdict)}
     tds = [
-        f'<td class="number"{heats.get(i, "")}>{word}</td>' if i in NUMBERS else f"<td>{word}</td>"
+        f'<td class="num"{heats.get(i, "")}>{word}</td>' if i in NUMBERS else f"<td>{word}</td>"
         for i, word in enumerate(words)
     ]
     return f'<tr class="{row.verdict}">{"".join(tds)}</tr>'

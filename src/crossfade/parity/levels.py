@@ -1,7 +1,7 @@
-"""The levels of a proof in one precision: what each half gives, and what the JAX half gives when it is disturbed.
+"""Runs both halves of a twin level by level in one precision, also with a disturbed JAX half.
 
-A proof that would also pass on a broken system proves nothing. So every level can be run again with one thing moved on
-the JAX side (a weight by a thousandth of its scale; for an environment the actions), and must then be seen to differ.
+A comparison that would also pass on a broken system proves nothing. So every level can be run again with one input of
+the JAX half changed (a weight by a thousandth of its scale; for an environment the actions), and must then differ.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,13 +11,15 @@ import numpy as np
 
 from ..bridge.libraries import open_model
 from ..bridge.mapping import Mapping
-from .arrays import cast, precision, to_numpy
+from ..verdict import EPS64, distances, largest
+from .arrays import cast, jitter_tree, precision, to_numpy
 from .env import step_both
 from .side_jax import JaxSide
 from .side_torch import Quantities, TorchSide
 from .twin import Twin
-from .verdict import EPS64, largest
 from .weights import Weights, disturb, from_jax, from_torch, jitter, unmapped
+
+Rounding = dict[str, dict[str, float]]  # by quantity and leaf, absolute
 
 
 class Levels:
@@ -31,7 +33,7 @@ class Levels:
         self.weights: Weights = {name: cast(to_numpy(value), dtype) for name, value in state.items()}
 
     def run(self, level: str) -> tuple[Quantities, Quantities]:
-        """What the torch half and the JAX half give."""
+        """The results of the torch half and of the JAX half."""
         with precision(self.dtype):
             if level == "map":
                 with self._blaming("mapping", level):
@@ -43,18 +45,42 @@ class Levels:
             return first, self._call("jax", level, self.weights)
 
     def disturbed(self, level: str) -> Iterator[tuple[str, Quantities]]:
-        """What the JAX half gives with one thing moved, with the name of the thing; one after another."""
+        """The results of the JAX half with one parameter changed, by the name of the parameter, one after another."""
         for what, run in self._disturbances(level):
             with precision(self.dtype):
                 quantities = run()
             yield what, quantities
 
-    def jittered(self, level: str) -> Quantities:
-        """What the JAX half gives with every weight moved by a unit in the last place."""
-        with precision(self.dtype):
-            if level in ("map", "env"):
-                return self.run(level)[1]
-            return self._call("jax", level, jitter(self.mapping, self.weights))
+    def rounding(self, level: str, torch: Quantities, jax: Quantities) -> Rounding:
+        """The effect of rounding on the results `torch` and `jax` of a level, by quantity and leaf: the larger change
+        of the two halves when all weights and inputs are moved by one unit in the last place."""
+        if level in ("map", "env"):
+            return {}
+        weights = jitter(self.mapping, self.weights)
+        with precision(self.dtype), self._jittered_data():
+            moved = self._call("torch", level, weights), self._call("jax", level, weights)
+        apart = [
+            {quantity: distances(part, after[quantity]) for quantity, part in before.items() if quantity in after}
+            for before, after in zip((torch, jax), moved, strict=True)
+        ]
+        return {
+            quantity: {leaf: max(part.get(quantity, {}).get(leaf, 0.0) for part in apart) for leaf in leaves}
+            for quantity, leaves in apart[0].items()
+        }
+
+    @contextmanager
+    def _jittered_data(self) -> Iterator[None]:
+        moved = self.twin.with_data(lambda tree: jitter_tree(tree, self.dtype))
+        try:
+            self._use_data(moved)
+            yield
+        finally:
+            self._use_data(self.twin)
+
+    def _use_data(self, data: Twin) -> None:
+        for side in (self.torch, self.jax):
+            side.data = data
+            side.__dict__.pop("batch", None)  # made anew from the data
 
     def rounding_only(self) -> list[str]:
         """Parameters whose gradient is zero but for rounding, such as a bias in front of a batch normalisation."""
@@ -90,7 +116,7 @@ class Levels:
 
     @contextmanager
     def _blaming(self, part: str, level: str) -> Iterator[None]:
-        """Says in the note of an error which part of the twin raised it."""
+        """Adds a note to an error, saying which part of the twin raised it."""
         try:
             yield
         except Exception as error:
@@ -98,7 +124,7 @@ class Levels:
             raise
 
     def _map(self, weights: Weights) -> tuple[Quantities, Quantities]:
-        """Where the round trips start, and where they end."""
+        """The weights before and after both round trips."""
         mapping, there = self.mapping, self.jax.model(weights)
         alone, jax_alone = unmapped(mapping, open_model(there).leaves())
         if alone or jax_alone:

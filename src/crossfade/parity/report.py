@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DifferentError, UsageError
-from .verdict import NOISE_FACTOR, Difference, Verdict
+from ..verdict import NOISE_FACTOR, Difference, Verdict
 
 MEANING = {
     Verdict.EQUAL: "bit for bit the same",
@@ -51,6 +51,7 @@ class Finding:
     difference: Difference
     jax_leaf: str
     dtype: str
+    float32_only: bool = False  # the halves agree in float64
 
     @property
     def leaf(self) -> str:
@@ -86,6 +87,11 @@ class Finding:
         if self.dtype == "float64" and 1e-9 < d.size < 1e-6:
             text += (
                 " A difference of this size is what a cast to float32, or a float32 constant, leaves in a float64 run."
+            )
+        if self.float32_only:
+            text += (
+                " In float64 the halves agree: look for what happens in float32 alone, a cast to bfloat16 or float16, "
+                "or integers that overflow 32 bits."
             )
         return text
 

@@ -30,15 +30,16 @@ class JaxSide:
 
     def __init__(self, twin: Twin, mapping: Mapping, dtype: str, torch_side: TorchSide):
         self.twin, self.mapping, self.dtype, self.torch_side = twin, mapping, dtype, torch_side
+        self.data = twin  # where batches come from
         self.unread: str | None = None  # why the optimiser's state could not be compared
         self._evaluated: tuple[Weights, Quantities] | None = None
 
     @cached_property
     def batch(self) -> Any:
-        return jax_tree(self.twin.first_batch, self.dtype)
+        return jax_tree(self.data.first_batch, self.dtype)
 
     def forward(self, weights: Weights) -> Quantities:
-        given = self.batch if self.twin.forward is not None else jax_tree(self.twin.inputs, self.dtype)
+        given = self.batch if self.twin.forward is not None else jax_tree(self.data.inputs, self.dtype)
         return {"output": leaves(self._forward(self._named(weights), given), "output")}
 
     @cached_property
@@ -187,4 +188,4 @@ class JaxSide:
         return open_model(opened.replace(wide))
 
     def _batch_at(self, i: int) -> Any:
-        return self.batch if self.twin.batches is None else jax_tree(self.twin.batch_at(i), self.dtype)
+        return self.batch if self.twin.batches is None else jax_tree(self.data.batch_at(i), self.dtype)

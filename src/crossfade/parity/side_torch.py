@@ -28,13 +28,14 @@ class TorchSide:
 
     def __init__(self, twin: Twin, mapping: Mapping, dtype: str):
         self.twin, self.mapping, self.dtype = twin, mapping, dtype
+        self.data = twin  # where batches come from
         self.frozen: set[str] = set()  # parameters with requires_grad=False
         self.idle: set[str] = set()  # parameters the loss gives no gradient
         self._evaluated: tuple[Weights, Quantities] | None = None
 
     @cached_property
     def batch(self) -> Any:
-        return torch_tree(self.twin.first_batch, self.dtype)
+        return torch_tree(self.data.first_batch, self.dtype)
 
     def forward(self, weights: Weights) -> Quantities:
         module = self._module(weights)
@@ -42,7 +43,7 @@ class TorchSide:
             if (forward := self.twin.half("forward", "torch")) is not None:
                 outputs = forward(module, self.batch)
             else:
-                inputs = torch_tree(self.twin.inputs, self.dtype)
+                inputs = torch_tree(self.data.inputs, self.dtype)
                 outputs = module(*inputs) if isinstance(inputs, tuple) else module(inputs)
         return {"output": leaves(outputs, "output")}
 
@@ -135,7 +136,7 @@ class TorchSide:
         return module
 
     def _batch_at(self, i: int) -> Any:
-        return self.batch if self.twin.batches is None else torch_tree(self.twin.batch_at(i), self.dtype)
+        return self.batch if self.twin.batches is None else torch_tree(self.data.batch_at(i), self.dtype)
 
 
 def make_optimizer(twin: Twin, module: nn.Module) -> torch.optim.Optimizer:

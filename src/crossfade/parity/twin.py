@@ -1,13 +1,14 @@
 """Twin: one system written twice, with what is needed to run both halves on the same numbers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import UsageError
 
 LEVELS = ("map", "forward", "loss", "grad", "update", "updates", "env", "rollout")
 
+DATA = ("batch", "example")
 Pair = tuple[Any, ...]  # (torch half, JAX half)
 
 
@@ -99,6 +100,12 @@ class Twin:
         """The torch or JAX half of a pair, or None when the pair was not given."""
         pair = getattr(self, field)
         return None if pair is None else pair[0 if side == "torch" else 1]
+
+    def with_data(self, move: Callable[[Any], Any]) -> "Twin":
+        """The twin with every batch changed by `move`."""
+        given = {name: None if getattr(self, name) is None else move(getattr(self, name)) for name in DATA}
+        batches = None if self.batches is None else lambda i: move(self.batch_at(i))
+        return replace(self, **given, batches=batches)
 
     @property
     def first_batch(self) -> Any:

@@ -1,4 +1,4 @@
-"""Weights under one set of names: torch's, or JAX's where several torch arrays are one leaf in JAX."""
+"""Weights of both halves under common names: torch's, or JAX's where several torch arrays are one leaf in JAX."""
 
 from collections.abc import Mapping as Named
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..bridge.mapping import Mapping
+from . import arrays
 from .arrays import to_numpy
 
 Weights = dict[str, np.ndarray]  # a state_dict in NumPy
@@ -34,7 +35,7 @@ def from_jax(mapping: Mapping, leaves: Named[str, Any]) -> Weights:
 
 
 def unmapped(mapping: Mapping, leaves: Named[str, Any]) -> tuple[Weights, Weights]:
-    """Arrays no entry speaks of, on the torch side and on the JAX side, by name: none, in a whole mapping."""
+    """Arrays that are in no entry, on the torch side and on the JAX side, by name; none in a complete mapping."""
     held = {name for entry in mapping.entries for name in entry.torch} | set(mapping.tied) | set(mapping.torch_only)
     used = {path for entry in mapping.entries for path in entry.jax} | set(mapping.jax_only)
     torch_side = {f"{name} (torch)": np.zeros(()) for name in mapping.shapes if name not in held}
@@ -47,8 +48,8 @@ def jax_names(mapping: Mapping) -> dict[str, str]:
 
 
 def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:
-    """The weights with one parameter moved by a thousandth of its scale, each element differently: a common shift is
-    invisible to a softmax or a normalisation."""
+    """The weights with one parameter changed by a thousandth of its scale, each element differently: softmax and
+    normalisation are invariant to a common shift."""
     array = weights[name]
     scale = float(np.abs(array).max(initial=0.0)) or 1.0
     moved = array + (1e-3 * scale * np.cos(1.0 + np.arange(array.size))).reshape(array.shape).astype(array.dtype)
@@ -56,14 +57,8 @@ def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:
 
 
 def jitter(mapping: Mapping, weights: Weights) -> Weights:
-    """Every weight moved by about one unit in the last place."""
-    moved = {
-        name: np.nextafter(a, np.where(np.arange(a.size).reshape(a.shape) % 2, np.inf, -np.inf).astype(a.dtype))
-        if a.dtype.kind == "f"
-        else a
-        for name, a in weights.items()
-    }
-    return _retie(mapping, moved)
+    """Every weight moved by one unit in the last place."""
+    return _retie(mapping, {name: arrays.jitter(array) for name, array in weights.items()})
 
 
 def _retie(mapping: Mapping, weights: Weights) -> Weights:

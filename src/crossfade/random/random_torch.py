@@ -30,7 +30,7 @@ from .arguments import (
 Key = Tensor  # int64 words from 0 to 2**32 - 1 (uint32 is accepted), (*batch, 2)
 
 UNSIGNED_WIDTH = {dtype: width for width, dtype in threefry.UNSIGNED.items()}
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, *UNSIGNED_WIDTH)
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, *UNSIGNED_WIDTH)
 
 
 def key(seed: int, device: torch.device | str | None = None) -> Int64[Tensor, "2"]:
@@ -133,7 +133,7 @@ def randint(
     Where maxval <= minval the answer is minval. Narrow dtypes are drawn in 32 bits.
     """
     shape = as_shape(shape, "randint")
-    if dtype not in INTEGERS:
+    if dtype not in _INTEGERS:
         raise UsageError(f"randint: expected an integer dtype, got {dtype}.")
     low, high = _integers(minval, key, "randint"), _integers(maxval, key, "randint")
     check_broadcast(low.shape, shape, "randint")
@@ -298,7 +298,7 @@ def _floats(x: Any, like: Tensor, function: str) -> Tensor:
 
 def _integers(x: Any, key: Key, function: str) -> Int64[Tensor, "..."]:
     if isinstance(x, Tensor):
-        if x.dtype not in INTEGERS or x.dtype == torch.uint64:
+        if x.dtype not in _INTEGERS or x.dtype == torch.uint64:
             raise UsageError(f"{function}: expected integers that fit in int64, got a tensor of {x.dtype}.")
         return x.to(key.device, torch.int64)
     try:

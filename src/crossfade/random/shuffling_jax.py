@@ -11,7 +11,7 @@ from .streams_jax import bits
 
 
 def shuffled(key: PRNGKeyArray, n: int) -> Int32[Array, " n"]:
-    """The numbers 0 .. n-1 sorted by random words of 64 bits, whose lowest bits are replaced by the numbers."""
+    """A random permutation of 0 .. n-1: the order of random 64-bit words that hold the numbers in their low bits."""
     with jax.enable_x64(True):  # for these words alone, whatever the precision of the rest
         low = jnp.uint64((1 << (n - 1).bit_length()) - 1)
         words = jnp.sort(bits(key, n, 64) & ~low | jnp.arange(n, dtype=jnp.uint64))

@@ -5,10 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from ..ranges import check
+
 
 @dataclass(frozen=True)
 class Effort:
     """How much `crossfade eval` computes; a system extends it, and its fields become options of that verb."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)

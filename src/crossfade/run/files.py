@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UsageError
+
 
 def write_bytes(path: Path, data: bytes) -> Path:
     """Replaces the file in one step: a reader, or a run killed meanwhile, sees the old content or the new."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a device or a pipe"
+        raise UsageError(f"expected the name of a file to write, got {str(path)!r}, which is {kind}.")
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -42,17 +42,20 @@ def page(title: str, lead: str, sections: Iterable[tuple[str, Sequence[str]]]) -
     body = "\n".join(
         f"<section>\n<h2>{escape(head)}</h2>\n" + "\n".join(blocks) + "\n</section>" for head, blocks in sections
     )
+    return document(title, f'<h1>{escape(title)}</h1>\n<p class="lead">{escape(lead)}</p>\n{body}')
+
+
+def document(title: str, body: str, style: str = "", tone: str = "") -> str:
+    """A file with this body, which is HTML already; `style` is added to the common one, `tone` is the body's class."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
-<style>{STYLE}</style>
+<style>{STYLE}{style}</style>
 </head>
-<body>
-<h1>{escape(title)}</h1>
-<p class="lead">{escape(lead)}</p>
+<body class="{tone}">
 {body}
 </body>
 </html>

@@ -58,12 +58,16 @@ class RunDir:
         name = "-".join((*parts, f"s{seed}", datetime.now().strftime("%Y%m%d-%H%M%S")))
         run = cls(_new_folder(Path(root) / system, name))
         run._take_lock()
-        for folder in (run.checkpoints, run.eval, run.plots):
-            folder.mkdir()
-        run.metrics_path.touch()
-        run.save_config(config)
-        facts = {"system": system, "place": place, "seed": seed, "sessions": [provenance.session()]}
-        write_json(run.meta_path, facts)
+        try:
+            for folder in (run.checkpoints, run.eval, run.plots):
+                folder.mkdir()
+            run.metrics_path.touch()
+            run.save_config(config)
+            facts = {"system": system, "place": place, "seed": seed, "sessions": [provenance.session()]}
+            write_json(run.meta_path, facts)
+        except BaseException:
+            run.close()
+            raise
         return run
 
     @classmethod

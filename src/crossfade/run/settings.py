@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..errors import UsageError
+from ..ranges import Count, Natural, Seed, check
 
 Arrays = dict[str, np.ndarray]
 Mode = Literal["torch", "torch_pure", "jax_minimal", "jax_policy", "jax_full"]
@@ -17,23 +18,23 @@ MODES: tuple[Mode, ...] = ("torch", "torch_pure", "jax_minimal", "jax_policy", "
 class RunConfig:
     mode: Mode = "jax_full"
     """Which component runs where: a rung of the ladder."""
-    steps: int = 5000
+    steps: Count = 5000
     """Iterations in all."""
-    seed: int = 0
+    seed: Seed = 0
     """Every random number of the run comes from this."""
     dtype: Literal["float32", "float64"] = "float32"
     """Precision of the networks."""
-    chunk: int = 100
+    chunk: Count = 100
     """Iterations between two looks at the clock, the log and Ctrl-C; one compiled call in jax_full."""
-    log_every: int = 100
+    log_every: Count = 100
     """Iterations per row of the log."""
-    eval_every: int = 1000
+    eval_every: Natural = 1000
     """Iterations between evaluations; 0 evaluates only at the end."""
-    checkpoint_every: int = 1000
+    checkpoint_every: Natural = 1000
     """Iterations between checkpoints; one is also written at the end and when the run is stopped."""
-    keep: int = 3
+    keep: Count = 3
     """Checkpoints to keep."""
-    devices: int = 1
+    devices: Count = 1
     """Devices that share the work of mode=jax_full; on a CPU give each a core."""
 
     bookkeeping: ClassVar[tuple[str, ...]] = (
@@ -48,13 +49,7 @@ class RunConfig:
     """Settings that change nothing of what is learned: runs that differ in them alone are the same trial."""
 
     def __post_init__(self):
-        for name, least in (("steps", 1), ("chunk", 1), ("log_every", 1), ("eval_every", 0), ("checkpoint_every", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UsageError(f"{name}: expected at least {least}, got {value}.")
-        if self.seed < 0:
-            raise UsageError(f"seed: expected 0 or more, got {self.seed}.")
-        if self.devices < 1:
-            raise UsageError(f"devices: expected at least 1, got {self.devices}.")
+        check(self)
         if self.devices > 1 and self.mode != "jax_full":
             raise UsageError(f"devices: expected 1 in mode={self.mode}, got {self.devices}. Only jax_full shares them.")
 
@@ -72,6 +67,10 @@ class RunConfig:
     def sources(self) -> tuple[Path, ...]:
         """Files that the run reads: it is resumed only while they are what they were."""
         return ()
+
+    def footprint(self) -> dict[str, int]:
+        """Bytes of memory that a run needs at least, by what they are for; what nobody has counted is left out."""
+        return {}
 
     def course(self, update: int) -> dict[str, float]:
         """Settings that change as training goes on, by name, as they are during an update; they are logged."""

@@ -33,9 +33,15 @@ class Tried(NamedTuple):
     runs: dict[str, dict[str, str]]  # of each test set the trials that were judged by it, with the name of a run
 
 
-def begin(run: RunDir, config: RunConfig, weights: Path | None = None) -> None:
-    """A run begins, or goes on, to train with this config, from the parameters in `weights` if not from fresh ones."""
+def begin(run: RunDir, config: RunConfig, weights: Path | None = None, resumed_from: RunConfig | None = None) -> None:
+    """A run begins to train with this config, from the parameters in `weights` if not from fresh ones; or goes on.
+
+    A run that goes on with the settings it was `resumed_from` stays the trial it was, under the name it had: another
+    version, with other settings to be named by, may have begun it.
+    """
     trial = digest(config, "" if weights is None else str(weights.resolve()))
+    if resumed_from is not None and digest(resumed_from) == digest(config):
+        trial = _own(run) or trial
     _append(run, {"event": "train", "trial": trial, "score": None, "test_set": ""})
 
 
@@ -51,10 +57,7 @@ def judged(
 
     The checkpoint of a `step` that is given is a trial of its own.
     """
-    mine = [
-        row["trial"] for row in _rows(run.path.parent.parent) if row["run"] == run.path.name and "@" not in row["trial"]
-    ]
-    trial = (mine[-1] if mine else digest(config)) + ("" if step is None else f"@{step}")
+    trial = (_own(run) or digest(config)) + ("" if step is None else f"@{step}")
     known = score if score is not None and math.isfinite(score) else None
     _append(run, {"event": event, "trial": trial, "score": known, "test_set": test_set})
 
@@ -73,6 +76,13 @@ def digest(config: RunConfig, extra: str = "") -> str:
     defaults = {f.name: f.default for f in dataclasses.fields(config) if f.name in config.bookkeeping}
     text = to_yaml(dataclasses.replace(config, **defaults)) + extra
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _own(run: RunDir) -> str:
+    """The trial that a run was last trained as; empty if it is not in the ledger."""
+    own = run.meta["system"], run.path.name
+    rows = [row for row in _rows(run.path.parent.parent) if (row["system"], row["run"]) == own]
+    return next((row["trial"] for row in reversed(rows) if "@" not in row["trial"]), "")
 
 
 def _append(run: RunDir, row: dict[str, Any]) -> None:

@@ -7,22 +7,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PyTree
 
-from ..algos.ppo import init, learner_jax, losses_jax, rollout_numpy, sharing, train_jax
-from ..algos.ppo.batch import Carry, Minibatch, Rollout
+from ..algos.ppo import learner_jax, losses_jax, rollout_numpy, train_jax
+from ..algos.ppo.acting_jax import Actor
+from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.network_jax import ActorCritic
 from ..algos.ppo.optimizer import optimizer_record
-from ..algos.ppo.start import keys, start
+from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import Vectorized
-from ..envs.world import Envs, World
+from ..envs.world import BoundWorld, WorldParams, make_world
 from ..nn import normalizer_jax
+from ..optim import sharing_jax as sharing
 from ..optim.state import OptimizerState
 from ..random import random_numpy as random
 from ..trainers.system import Objective
 
-SOLE = "policy"  # the name of its one optimiser
+SOLE = "policy"
+"""The name of its one optimiser."""
 Config = TypeVar("Config", bound=PPOConfig)
 
 
@@ -36,35 +39,29 @@ class Batch(NamedTuple):
 
 
 class PPOSystem(Generic[Config]):
-    """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them."""
+    """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them.
 
-    def __init__(self, config: Config, world: World, compiled: World, data: Any = None):
-        """`world` is the NumPy one, `compiled` the same in JAX, `data` what they read."""
-        self.config, self.world, self.compiled = config, world, compiled
-        self.actions = learner_jax.make_actions(config, world.action_space)
+    `params` state the world, `data` is what it reads.
+    """
+
+    def __init__(self, config: Config, params: WorldParams, data: Any = None):
+        self.config, self.world, self.compiled = config, make_world(params, "numpy"), make_world(params, "jax")
+        self.actions = learner_jax.make_actions(config, self.world.action_space)
         self.key, self.init_key, _ = keys(config)
         self.use(data)
-        self._act, self._greedy, self._value = map(jax.jit, (self._act_eagerly, self._greedy_eagerly, _value))
 
     def use(self, data: Any) -> None:
-        """Goes on in other data, which compiles nothing anew if its arrays have the same shapes."""
+        """Goes on in other data. Of the same shapes, it compiles nothing anew."""
         self.data = data
         there = data is not None and self.config.mode == "jax_full"
         self.on_device = sharing.place(data, self.config.devices) if there else None
 
     def settings(self, step: int) -> Any:
-        """What the world is told in update `step`; other values of the same form compile nothing anew."""
+        """What the world is told in update `step`. Of the same shapes, other values compile nothing anew."""
         return None
 
-    def envs(self, settings: Any, state: Any) -> Envs:
-        """Environments in these states, stepped together."""
-        return Vectorized(self.world, self.data, settings, state)
-
     def parameters(self) -> dict[str, np.ndarray]:
-        actions = self.actions
-        return init.parameters(
-            self.config, self.world.observation_dim, actions.n_outputs, actions.n_free, self.init_key
-        )
+        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
         return learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
@@ -78,7 +75,7 @@ class PPOSystem(Generic[Config]):
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Environments, statistics of observations and episodes under way."""
-        carry = start(self.config, self.world, self.data, self.settings(0), saved)
+        carry = start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved)
         if self.config.mode != "jax_full":
             return carry
         carry = carry._replace(statistics=normalizer_jax.Statistics(*carry.statistics))
@@ -92,11 +89,10 @@ class PPOSystem(Generic[Config]):
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Batch, Carry]:
         config, floats = self.config, lambda x: jnp.array(x, self.config.dtype)
-        envs, key = self.envs(self.settings(step), buffer.state), random.fold_in(self.key, step)
-        noise = rollout_numpy.draw(key, config, self.actions, self.world.start_numbers)
-        act = lambda *seen: jax.device_get(self._act(policy, *seen))
-        value = lambda observation: jax.device_get(self._value(policy, observation))
-        rollout, carry, info = rollout_numpy.collect(act, value, envs, buffer, noise, config)
+        envs = Vectorized(BoundWorld(self.world, self.data, self.settings(step)), buffer.state)
+        noise = rollout_numpy.draw(random.fold_in(self.key, step), config, self.actions, self.world.start_numbers)
+        actor = _HostActor(Actor(policy, self.actions))
+        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, config)
         numbers = {name: floats(number) for name, number in info.items()}
         return Batch(rollout, jnp.asarray(noise.order), floats(config.learning_rate(step)), numbers), carry
 
@@ -144,27 +140,26 @@ class PPOSystem(Generic[Config]):
         return policy, {SOLE: opt_state}, buffer, metrics
 
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """(normalised observation, mask) -> the most probable action, as the world is given it."""
-        return lambda observation, mask: jax.device_get(self._greedy(policy, observation, mask))
-
-    def _greedy_eagerly(
-        self, policy: ActorCritic, observation: Float[Array, "n o"], mask: Bool[Array, "n a"] | None
-    ) -> Shaped[Array, "n ..."]:
-        outputs = self.actions.masked(policy(observation)[0], mask)
-        return self.actions.executed(self.actions.mode(outputs))
-
-    def _act_eagerly(
-        self,
-        policy: ActorCritic,
-        observation: Float[Array, "n o"],
-        mask: Bool[Array, "n a"] | None,
-        noise: Float[Array, "n d"],
-    ) -> tuple[Shaped[Array, "n ..."], Shaped[Array, "n ..."], Float[Array, " n"], Float[Array, " n"]]:
-        outputs, value = policy(observation)
-        outputs = self.actions.masked(outputs, mask)
-        action = self.actions.sample(outputs, noise)
-        return action, self.actions.executed(action), self.actions.log_prob(outputs, action), value
+        """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""
+        return _HostActor(Actor(policy, self.actions)).greedy
 
 
-def _value(policy: ActorCritic, observation: Float[Array, "n o"]) -> Float[Array, " n"]:
-    return policy(observation)[1]
+class _HostActor:
+    """An actor whose results go to the host."""
+
+    def __init__(self, actor: Actor):
+        self.actor = actor
+
+    def act(self, observation: np.ndarray, mask: np.ndarray | None, noise: np.ndarray) -> Decision:
+        return jax.device_get(_act(self.actor, observation, mask, noise))
+
+    def greedy(self, observation: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        return jax.device_get(_greedy(self.actor, observation, mask))
+
+    def value(self, observation: np.ndarray) -> np.ndarray:
+        return jax.device_get(_value(self.actor, observation))
+
+
+_act = jax.jit(lambda actor, observation, mask, noise: actor.act(observation, mask, noise))
+_greedy = jax.jit(lambda actor, observation, mask: actor.greedy(observation, mask))
+_value = jax.jit(lambda actor, observation: actor.value(observation))

@@ -5,19 +5,25 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from ..algos.ppo import init, learner_torch, losses_torch, pure_torch, rollout_numpy
+from ..algos.ppo import learner_torch, losses_torch, pure_torch, rollout_numpy
+from ..algos.ppo.acting_torch import Actor
 from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout
 from ..algos.ppo.config import PPOConfig
+from ..algos.ppo.epochs_torch import over_epochs
 from ..algos.ppo.network_torch import ActorCritic
-from ..algos.ppo.start import keys, start
+from ..algos.ppo.optimizer import optimizer_record
+from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import OneByOne, Vectorized
-from ..envs.world import Envs, World
+from ..envs.world import BoundWorld, Envs, WorldParams, make_world
+from ..optim.state import OptimizerState
 from ..random import random_numpy as random
 from ..trainers.system import Info, Objective, PureState, Scheduled
 
-SOLE = "policy"  # the name of its one optimiser
+SOLE = "policy"
+"""The name of its one optimiser."""
 Config = TypeVar("Config", bound=PPOConfig)
 
 
@@ -25,58 +31,55 @@ class Batch(NamedTuple):
     """What one update learns from."""
 
     steps: Minibatch  # all steps of the rollout, in order of time
-    order: Tensor  # (epochs, n)
+    order: Int[Tensor, "epochs n"]
     learning_rate: float
     info: dict[str, float]
 
-    def minibatch(self, index: Tensor) -> Minibatch:
-        """The steps with these numbers."""
-        return Minibatch(*(None if column is None else column[index] for column in self.steps))
-
 
 class PPOSystem(Generic[Config]):
-    """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them."""
+    """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them.
 
-    def __init__(self, config: Config, world: World, data: Any = None):
-        """`world` is the NumPy one, `data` what it reads."""
-        self.config, self.world, self.data = config, world, data
-        self.actions = learner_torch.make_actions(config, world.action_space)
+    `params` state the world, `data` is what it reads.
+    """
+
+    def __init__(self, config: Config, params: WorldParams, data: Any = None):
+        self.config, self.world = config, make_world(params, "numpy")
+        self.actions = learner_torch.make_actions(config, self.world.action_space)
         self.key, self.init_key, _ = keys(config)
+        self.use(data)
+
+    def use(self, data: Any) -> None:
+        """Goes on in other data. Of the same shapes, it compiles nothing anew."""
+        self.data = data
 
     def settings(self, step: int) -> Any:
-        """What the world is told in update `step`; other values of the same form compile nothing anew."""
+        """What the world is told in update `step`. Of the same shapes, other values compile nothing anew."""
         return None
 
-    def envs(self, settings: Any, state: Any) -> Envs:
-        """Environments in these states, stepped together."""
-        return Vectorized(self.world, self.data, settings, state)
-
-    def envs_one_by_one(self, settings: Any, state: Any) -> Envs:
-        """The same, stepped one after the other."""
-        return OneByOne(self.world, self.data, settings, state)
-
     def parameters(self) -> dict[str, np.ndarray]:
-        actions = self.actions
-        return init.parameters(
-            self.config, self.world.observation_dim, actions.n_outputs, actions.n_free, self.init_key
-        )
+        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        return learner_torch.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
+        return self._arranged(
+            learner_torch.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
+        )
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, Scheduled]:
         """Adam without a schedule: every update sets its rate."""
         return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
 
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
+
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Environments, statistics of observations and episodes under way."""
-        return start(self.config, self.world, self.data, self.settings(0), saved)
+        return start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved)
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
-        return self._collect(self.envs(self.settings(step), buffer.state), policy, buffer, step)
+        return self._collect(Vectorized(self._at(step), buffer.state), policy, buffer, step)
 
     def collect_one_by_one(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
-        return self._collect(self.envs_one_by_one(self.settings(step), buffer.state), policy, buffer, step)
+        return self._collect(self._one_by_one(self._at(step), buffer.state), policy, buffer, step)
 
     def tensors(self, batch: Collected) -> Batch:
         """With the advantages; one row for each step of each environment."""
@@ -101,12 +104,23 @@ class PPOSystem(Generic[Config]):
         batch: Collected,
         steps: dict[str, Callable[[Minibatch], Info]],
     ) -> Info:
-        return self._learn(optimizers, self.tensors(batch), steps[SOLE])
+        given = self.tensors(batch)
+        for group in optimizers[SOLE].optimizer.param_groups:
+            group["lr"] = given.learning_rate
+        info = over_epochs(lambda index: steps[SOLE](self._weighted(given.steps, index)), given.order, self.config)
+        return {**info, **given.info}
 
     def update(self, policy: ActorCritic, optimizers: dict[str, Scheduled], batch: Batch) -> Info:
-        adam: Any = optimizers[SOLE].optimizer
-        step = lambda minibatch: learner_torch.update(policy, adam, minibatch, self.actions, self.config)
-        return self._learn(optimizers, batch, step)
+        info = learner_torch.update_epochs(
+            policy,
+            optimizers[SOLE].optimizer,
+            lambda index: _taken(batch.steps, index),
+            batch.order,
+            batch.learning_rate,
+            self.actions,
+            self.config,
+        )
+        return {**info, **batch.info}
 
     def pure_update(
         self, policy: ActorCritic, compile: Callable[[Any], Any]
@@ -118,55 +132,45 @@ class PPOSystem(Generic[Config]):
             rate = torch.tensor(batch.learning_rate, dtype=torch.float64)
             params, moments = state.params, state.moments[SOLE]
 
-            def once(minibatch: Minibatch) -> dict[str, Tensor]:
+            def once(index: Int[Tensor, " size"]) -> dict[str, Tensor]:
                 nonlocal params, moments
-                params, moments, info = step(params, moments, minibatch, rate)
+                params, moments, info = step(params, moments, self._weighted(batch.steps, index), rate)
                 return info
 
-            info = learner_torch.update_epochs(once, batch.minibatch, batch.order, self.config)
+            info = over_epochs(once, batch.order, self.config)
             return PureState(params, {SOLE: moments}), {**info, **batch.info}
 
         return update
 
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """(normalised observation, mask) -> the most probable action, as the world is given it."""
+        """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""
+        return Actor(policy, self.actions).greedy
 
-        @torch.no_grad()
-        def act(observation: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-            legal = None if mask is None else torch.from_numpy(mask)
-            outputs = self.actions.masked(policy(torch.from_numpy(observation))[0], legal)
-            return self.actions.executed(self.actions.mode(outputs)).numpy()
+    def _at(self, step: int) -> BoundWorld:
+        """The world as it is in update `step`."""
+        return BoundWorld(self.world, self.data, self.settings(step))
 
-        return act
+    def _one_by_one(self, world: BoundWorld, state: Any) -> Envs:
+        """Environments that are stepped one after the other; a system may have such of its own."""
+        return OneByOne(world, state)
 
-    def _learn(self, optimizers: dict[str, Scheduled], batch: Batch, step: Callable[[Minibatch], Any]) -> Info:
-        """`step` on every minibatch, at the update's learning rate."""
-        for group in optimizers[SOLE].optimizer.param_groups:
-            group["lr"] = batch.learning_rate
-        return {**learner_torch.update_epochs(step, batch.minibatch, batch.order, self.config), **batch.info}
+    def _arranged(self, policy: ActorCritic) -> ActorCritic:
+        """The network as a system wants it computed."""
+        return policy
+
+    def _weighted(self, steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:
+        """The steps with these numbers, their advantages normalised."""
+        batch = _taken(steps, index)
+        return batch._replace(advantage=learner_torch.normalized(batch.advantage, self.config))
 
     def _collect(self, envs: Envs, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
-        key, start_numbers = random.fold_in(self.key, step), self.world.start_numbers
-        noise = rollout_numpy.draw(key, self.config, self.actions, start_numbers)
-        act, value = self._act(policy), _value(policy)
-        rollout, carry, info = rollout_numpy.collect(act, value, envs, buffer, noise, self.config)
+        key = random.fold_in(self.key, step)
+        noise = rollout_numpy.draw(key, self.config, self.actions, self.world.start_numbers)
+        actor = Actor(policy, self.actions)
+        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, self.config)
         return Collected(rollout, noise.order, self.config.learning_rate(step), info), carry
 
-    def _act(self, policy: ActorCritic) -> rollout_numpy.Act:
-        @torch.no_grad()
-        def act(observation: np.ndarray, mask: np.ndarray | None, noise: np.ndarray) -> tuple[np.ndarray, ...]:
-            outputs, value = policy(torch.from_numpy(observation))
-            outputs = self.actions.masked(outputs, None if mask is None else torch.from_numpy(mask))
-            action = self.actions.sample(outputs, torch.from_numpy(noise))
-            found = action, self.actions.executed(action), self.actions.log_prob(outputs, action), value
-            return tuple(tensor.numpy() for tensor in found)
 
-        return act  # pyright: ignore[reportReturnType]
-
-
-def _value(policy: ActorCritic) -> rollout_numpy.Value:
-    @torch.no_grad()
-    def value(observation: np.ndarray) -> np.ndarray:
-        return policy(torch.from_numpy(observation))[1].numpy()
-
-    return value
+def _taken(steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:
+    """The steps with these numbers."""
+    return Minibatch(*(None if column is None else column[index] for column in steps))

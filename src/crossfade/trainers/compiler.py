@@ -1,26 +1,45 @@
-"""Whether `torch.compile` can work here."""
+"""Whether `torch.compile` can work here: it needs a C++ compiler that works, with OpenMP and Python's headers."""
 
 import functools
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from pathlib import Path
 
-COMPILERS = ("g++", "clang++")  # those that torch.compile looks for by itself
-PROGRAM = "#include <cmath>\nint main() { return static_cast<int>(std::floor(0.5)); }\n"
+COMPILERS = ("g++", "clang++", "c++")
+PROGRAM = "#include <Python.h>\n#include <cmath>\ndouble probe(double x) { return std::floor(x); }\n"
 
 
 @functools.cache
-def missing_compiler() -> str:
-    """Why no C++ program can be compiled, in words; empty where one can. The compiler is tried, not only looked for."""
+def find_compiler() -> tuple[str, str]:
+    """A compiler that works, or an empty name and why there is none. Each is tried, not only looked for.
+
+    `$CXX` is the only candidate if it is set, as torch has it.
+    """
     named = os.environ.get("CXX")
-    found = [name for name in ((named,) if named else COMPILERS) if shutil.which(name)]
-    if not found:
-        return f"no C++ compiler ({named or ' or '.join(COMPILERS)}) is installed"
+    reasons = [f"{named or ', '.join(COMPILERS)}: not installed"]
+    for name in (named,) if named else COMPILERS:
+        if shutil.which(name) is None:
+            continue
+        if not (reason := _failure(name)):
+            return name, ""
+        reasons.append(f"{name}: {reason}")
+    return "", reasons[-1]
+
+
+def _failure(compiler: str) -> str:
+    """The first line of what a compiler complains about in a small program; empty if it compiles."""
     with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder, "probe.cpp"), Path(folder, "probe")
+        source = Path(folder, "probe.cpp")
         source.write_text(PROGRAM)
-        tried = subprocess.run([found[0], str(source), "-o", str(out)], capture_output=True, text=True)
-    reason = tried.stderr.strip().splitlines()
-    return "" if tried.returncode == 0 else f"{found[0]} does not work ({reason[0] if reason else tried.returncode})"
+        include = f"-I{sysconfig.get_path('include')}"
+        command = [compiler, "-shared", "-fPIC", "-fopenmp", include, str(source), "-o", str(source.with_suffix(".so"))]
+        try:
+            tried = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    if tried.returncode == 0:
+        return ""
+    return next(iter(tried.stderr.strip().splitlines()), f"exit code {tried.returncode}")

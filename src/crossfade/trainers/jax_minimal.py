@@ -1,5 +1,6 @@
 """Mode `jax_minimal`: torch samples, JAX learns; parameters are synced back by `bridge.Step`."""
 
+from functools import partial
 from typing import Any
 
 from ..bridge import Mapping, Step
@@ -33,20 +34,20 @@ class JaxMinimalTrainer(TorchTrainer):
         }
 
     def iterate(self, step: int) -> Info:
-        with self.clock("sync"):
-            self._sync()
         with self.clock("sample"):
             batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
-            learn = {name: lambda minibatch, step=step: step(minibatch)[1] for name, step in self.steps.items()}
+            learn = {name: partial(self._learn, name) for name in self.steps}
             return self.system.learn(self.policy, self.optimizers, batch, learn)
 
     def snapshot(self) -> Snapshot:
-        self._sync()
         for made in self.optimizers.values():
             made.optimizer.state_dict()  # asking for it makes the step write the moments it holds into the optimiser
         return super().snapshot()
 
-    def _sync(self) -> None:
-        for step in self.steps.values():
-            step.sync()
+    def _learn(self, name: str, minibatch: Any) -> Info:
+        """One gradient step; other steps and the system itself read what it has moved."""
+        _, info = self.steps[name](minibatch)
+        self.steps[name].sync()
+        self.counters[name].count += 1
+        return info

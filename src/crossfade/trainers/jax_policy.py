@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..bridge.libraries import named_leaves
-from .moments_jax import read_moments, write_moments
+from .moments_jax import counted, read_moments, write_moments
 from .system import Effort, Evaluation, Info, JaxSystem, Snapshot, as_saved
 from .trainer import Clock, columns
 
@@ -22,7 +22,8 @@ class JaxPolicyTrainer:
         self.notes: dict[str, str] = {}
         self.policy = system.make_policy(snapshot.parameters)
         self.buffer = system.start_buffer(snapshot.buffer)
-        self.optimizers = system.make_optimizers(self.policy)
+        self.dtypes = {name: array.dtype for name, array in snapshot.parameters.items()}
+        self.optimizers = {name: counted(tx, self.policy) for name, tx in system.make_optimizers(self.policy).items()}
         self.opt_states = {name: tx.init(self.policy) for name, tx in self.optimizers.items()}
         for name, state in snapshot.optimizers.items():
             self.opt_states[name] = write_moments(state, self.opt_states[name])
@@ -41,10 +42,15 @@ class JaxPolicyTrainer:
         return info
 
     def snapshot(self) -> Snapshot:
-        parameters = {name: np.array(leaf) for name, leaf in named_leaves(self.policy).items()}
+        parameters = {name: self._saved(name, leaf) for name, leaf in named_leaves(self.policy).items()}
         records = self.system.optimizer_records(self.step)
         states = {name: read_moments(self.opt_states[name], record) for name, record in records.items()}
         return Snapshot(parameters, states, as_saved(self.buffer))
+
+    def _saved(self, name: str, leaf: Any) -> np.ndarray:
+        """On the host; integers in the type they had, which JAX narrows to 32 bits."""
+        array = np.array(leaf)
+        return array.astype(self.dtypes[name]) if array.dtype.kind in "iu" else array
 
     def evaluate(self, effort: Effort | None = None) -> Evaluation:
         return self.system.evaluate(self.policy, effort, self.buffer)

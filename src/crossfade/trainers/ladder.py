@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DifferentError
-from ..parity.verdict import Comparison, Verdict, allow_float64, compare
 from ..registry import System
 from ..run import RunDir
 from ..run.settings import MODES, Arrays, Mode, RunConfig
+from ..verdict import Comparison, Verdict, allow_float64, compare
 from .making import make_trainer, precision
 from .system import Snapshot
 from .training import train_to_end
@@ -70,7 +70,7 @@ def climb(
 
 
 def _updates(system: System, config: RunConfig, n: int, start: Snapshot | None = None) -> Arrays:
-    """Everything that `n` updates leave: the losses on the way, the parameters and the optimisers' moments."""
+    """Everything that `n` updates leave: losses on the way, parameters, the optimisers' moments, the buffer."""
     with precision(config):
         trainer = make_trainer(system, config, start)
         losses = trainer.run(0, n)
@@ -81,14 +81,21 @@ def _updates(system: System, config: RunConfig, n: int, start: Snapshot | None =
         for name, slots in state.moments.items()
         for slot, array in slots.items()
     }
-    return {**losses, **end.parameters, **moments}
+    return {**losses, **end.parameters, **moments, **_leaves(end.buffer, "buffer")}
+
+
+def _leaves(saved: Any, name: str) -> Arrays:
+    """The arrays of a buffer in neutral form, by path."""
+    if isinstance(saved, dict):
+        return {path: leaf for key, part in saved.items() for path, leaf in _leaves(part, f"{name}.{key}").items()}
+    return {} if saved is None else {name: saved}
 
 
 def _guard(system: System, config: RunConfig, n: int, leaves: Arrays) -> None:
     """The comparison must be able to fail: moves one parameter at the start and requires DIFFERENT."""
     with precision(config):
         start = make_trainer(system, config).snapshot()
-    name = next(iter(start.parameters))
+    name = next(name for state in start.optimizers.values() for name in state.trained)
     moved = {**start.parameters, name: start.parameters[name] + NUDGE}
     other = _updates(system, config, n, Snapshot(moved, {}))
     if compare(leaves, other, allow_float64(leaves, other, TOLERANCE)).verdict is not Verdict.DIFFERENT:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..parity.verdict import Comparison
 from ..registry import MODES, Measure, System
 from ..run import Section, write_report
 from ..run.page import Cell, figure, paragraph, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
+from ..verdict import Comparison
 from .ladder import Rung
 
 PARTS = ("sample", "convert", "gradient", "sync", "all")
@@ -72,8 +72,8 @@ THREADS = "Each framework runs with its own default number of threads on the cor
 
 
 def what_runs(rung: Rung) -> str:
-    """What runs where, with the notes that qualify it."""
-    return "; ".join([MODES[rung.mode], *(f"{name} {note}" for name, note in rung.notes.items())])
+    """What runs where, as it really did."""
+    return rung.notes.get("mode", MODES[rung.mode])
 
 
 def _measures(system: System, rungs: Sequence[Rung]) -> list[Measure]:

@@ -6,12 +6,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import PyTree
 
 from ..bridge.libraries import leaf_names, named_leaves
 from ..bridge.transforms import map_slots, read_slots
 from ..errors import CheckpointError
 from ..optim.state import OptimizerState, slots
+
+
+def counted(tx: optax.GradientTransformation, policy: PyTree) -> optax.GradientTransformation:
+    """`tx` with a count of its updates, if it has none by itself: a schedule of another mode may depend on it."""
+    if any(slot == "step" for slot, _ in read_slots(jax.eval_shape(tx.init, policy))):
+        return tx
+    start = lambda params: optax.ScaleByScheduleState(jnp.zeros([], jnp.int32))
+    count = lambda updates, state, params=None: (updates, optax.ScaleByScheduleState(state.count + 1))
+    return optax.chain(tx, optax.GradientTransformation(start, count))  # pyright: ignore[reportArgumentType]
 
 
 def read_moments(opt_state: PyTree, record: OptimizerState) -> OptimizerState:

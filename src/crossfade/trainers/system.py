@@ -83,6 +83,12 @@ class TorchSystem(Protocol[Batch, Buffer]):
         """The optimisers at the start of a run, by name; no two own the same parameter. A sole one is `policy`."""
         ...
 
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        """Kind, groups and hyper-parameters of each optimiser after `step` updates, without moments, as
+        `bridge.optimizers.read_torch` reads them off the optimisers of mode `torch`: what a checkpoint tells torch.
+        Equal in both halves."""
+        ...
+
     def start_buffer(self, saved: Saved | None = None) -> Buffer:
         """The buffer at the start of a run, or as a checkpoint holds it; CheckpointError if that does not fit."""
         ...
@@ -150,7 +156,8 @@ class JaxSystem(Protocol[Batch, Buffer]):
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
         """Kind, groups and hyper-parameters of each optimiser after `step` updates, without moments, as
-        `bridge.optimizers.read_torch` would read them off the torch half: what a checkpoint tells torch."""
+        `bridge.optimizers.read_torch` reads them off the optimisers of mode `torch`: what a checkpoint tells torch.
+        Equal in both halves."""
         ...
 
     def start_buffer(self, saved: Saved | None = None) -> Buffer:

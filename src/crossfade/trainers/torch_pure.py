@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
+import torch._inductor.config
 
-from ..bridge.optimizers_torch import read_torch
 from ..bridge.transfer_torch import tensor_to_numpy
 from ..optim import functional_torch
-from .compiler import missing_compiler
+from .compiler import find_compiler
 from .system import Info, PureState, Snapshot, TorchSystem, as_saved
 from .torch_loop import TorchTrainer
 
@@ -17,15 +17,17 @@ class TorchPureTrainer(TorchTrainer):
 
     def __init__(self, system: TorchSystem[Any, Any], snapshot: Snapshot, step: int):
         super().__init__(system, snapshot, step)
-        states = {name: read_torch(made.optimizer, self.policy) for name, made in self.optimizers.items()}
         self.state = PureState(
             {name: tensor.detach().clone() for name, tensor in self.policy.state_dict().items()},
-            {name: functional_torch.init(state) for name, state in states.items()},
+            {name: functional_torch.init(state) for name, state in self.states().items()},
         )
         self.step = step
-        if reason := missing_compiler():
-            self.notes["torch.compile"] = f"not compiled: {reason}"
-        self.update = system.pure_update(self.policy, (lambda update: update) if reason else torch.compile)
+        compiler, reason = find_compiler()
+        if compiler:
+            torch._inductor.config.cpp.cxx = (None, compiler)
+        else:
+            self.notes["mode"] = f"one functional torch step, torch.func, not compiled ({reason})"
+        self.update = system.pure_update(self.policy, torch.compile if compiler else lambda update: update)
 
     def iterate(self, step: int) -> Info:
         with self.clock("sample"):
@@ -40,9 +42,7 @@ class TorchPureTrainer(TorchTrainer):
         return info
 
     def snapshot(self) -> Snapshot:
-        states = {
-            name: functional_torch.read(self.state.moments[name], read_torch(made.optimizer, self.policy))
-            for name, made in self.optimizers_at(self.step).items()
-        }
+        records = self.system.optimizer_records(self.step)
+        states = {name: functional_torch.read(self.state.moments[name], record) for name, record in records.items()}
         parameters = {name: tensor_to_numpy(p) for name, p in self.state.params.items()}
         return Snapshot(parameters, states, as_saved(self.buffer))

@@ -34,7 +34,8 @@ class Trainer(Protocol):
 
     clock: Clock
     notes: dict[str, str]
-    """What readers of its speed must know, such as a compiler that is missing; kept with the run's result."""
+    """What readers of its figures must know, kept in the run's meta.json; `mode` is what really runs, if that is not
+    what the mode's name promises."""
 
     def run(self, step: int, n: int) -> dict[str, np.ndarray]:
         """Updates `step` to `step + n`; their metrics, each of shape (n,)."""

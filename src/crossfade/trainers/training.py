@@ -13,7 +13,7 @@ from ..errors import CheckpointError, UsageError
 from ..registry import System
 from ..run import Log, Progress, RunDir, StopOnSignal, run_chunks, trials
 from ..run.files import write_array
-from ..run.finite import check_finite
+from ..run.finite import check_finite, check_finite_parameters
 from ..run.provenance import digests
 from ..run.settings import RunConfig
 from .making import make_trainer, precision
@@ -39,9 +39,10 @@ def train(
     succeeded: a refusal costs nothing.
     """
     with precision(config):
-        bundle, began_at = None, 0
+        bundle, began_at, saved = None, 0, None
         if resume:
-            config.check_resumed(run.read_config(type(config)))
+            saved = run.read_config(type(config))
+            config.check_resumed(saved)
             bundle = checkpoint.load(run.checkpoints, side="numpy")
             start, began_at = snapshot_of(bundle), bundle.step
             if began_at > config.steps:
@@ -76,7 +77,7 @@ def train(
                         run.resume(began_at)
                         run.save_config(config)
                     run.annotate(trainer.notes)
-                    trials.begin(run, config, weights)
+                    trials.begin(run, config, weights, saved)
                     logs.append(stack.enter_context(Log(run, since=opened, quiet=True)))
                 return logs[0]
 
@@ -97,6 +98,11 @@ def train(
                 evaluation.update(found.metrics)
                 return found.metrics
 
+            def keep(step: int, window: dict[str, Any]) -> None:
+                state = trainer.snapshot()
+                check_finite_parameters(state.parameters, step, config.blame)
+                save(run, config, state, step, window, meta)
+
             reached = run_chunks(
                 config.steps,
                 config.chunk,
@@ -107,7 +113,7 @@ def train(
                 log_every=config.log_every,
                 on_eval=evaluate,
                 eval_every=config.eval_every,
-                on_checkpoint=lambda step, window: save(run, config, trainer.snapshot(), step, window, meta),
+                on_checkpoint=keep,
                 checkpoint_every=config.checkpoint_every,
                 on_progress=bar.update,
                 stop=stop,

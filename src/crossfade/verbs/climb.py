@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..ranges import Count
 from ..run.settings import MODES, Mode
 from .common import Common, print_json
 from .configured import Words, read_config, read_system
@@ -20,7 +21,7 @@ class Climb(Common):
     """A named setting to start from."""
     modes: tuple[Mode, ...] = ()
     """The rungs to climb, lowest first; all of them by default."""
-    updates: int = 20
+    updates: Count = 20
     """Float64 updates over which each mode is compared with the one below."""
 
     def run(self) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..ranges import check
+
 
 @dataclass(kw_only=True)
 class Common:
@@ -16,12 +18,16 @@ class Common:
     json: bool = False
     """Print the result as JSON on standard output, and nothing else there."""
 
+    def __post_init__(self) -> None:
+        check(self)
+
 
 def status(text: str, common: Common):
     """A spinner on standard error while something takes its time."""
     from rich.console import Console
+    from rich.markup import escape
 
-    return Console(stderr=True, quiet=common.quiet or common.json).status(text)
+    return Console(stderr=True, quiet=common.quiet or common.json).status(escape(text))
 
 
 def finite(tree: Any) -> Any:

@@ -24,5 +24,8 @@ def read_config(
     """The system's config: words before the file, the file before the preset."""
     from ..config import resolve
     from ..loading import load_attribute
+    from ..run.memory import check_fits
 
-    return resolve(load_attribute(system.config)(), presets=system.presets, preset=preset, file=file, words=words)
+    config = resolve(load_attribute(system.config)(), presets=system.presets, preset=preset, file=file, words=words)
+    check_fits(config.footprint())
+    return config

@@ -19,6 +19,8 @@ class Convert(Common):
 
     crossfade convert policy.pt --to orbax
 
+    crossfade convert run.tar --entry model_state_dict --to safetensors
+
     crossfade convert runs/x/checkpoints --to torch --out policy.pt
 
     crossfade convert logs/published_run/final.ckpt --to bundle
@@ -29,6 +31,8 @@ class Convert(Common):
     own; recognised by content."""
     to: Annotated[str, arg(metavar="FORMAT")] = "torch"
     """The format to write: torch, jax, orbax, npz, safetensors, bundle, or one of a system's own."""
+    entry: Annotated[str | None, arg(metavar="NAME")] = None
+    """The state dict to take from a torch file that holds several things, such as model_state_dict."""
     out: Path | None = None
     """Where to write it; by default beside the source."""
 
@@ -48,12 +52,14 @@ class Convert(Common):
         inside = self.checkpoint / "checkpoints"  # of a run
         source = inside if inside.is_dir() else self.checkpoint
         own = _own_formats()
+        if self.entry is not None and self.to in own:
+            raise UsageError(f"--entry is of a torch file, which becomes a bundle first: --to bundle, not {self.to}.")
         if self.to in own:
             return own[self.to].from_bundle(source, self.out or source.with_name(f"{source.stem}.ckpt")), {}
         if self.to not in checkpoint.FORMATS:
             known = (*checkpoint.FORMATS, *own)
             raise UsageError(f"--to: unknown format {self.to!r}.{nearest(self.to, known)} Known: {', '.join(known)}.")
-        for format in own.values():
+        for format in own.values() if self.entry is None else ():
             if (found := format.open(source)) is None:
                 continue
             if self.to != "bundle":
@@ -61,7 +67,7 @@ class Convert(Common):
                     f"{source}: a checkpoint of {format.help} becomes a bundle first: --to bundle, not --to {self.to}."
                 )
             return format.to_bundle(found, self.out or source.with_name(f"{source.stem}.bundles"))
-        return checkpoint.convert(source, self.to, self.out), {}
+        return checkpoint.convert(source, self.to, self.out, self.entry), {}
 
 
 def _own_formats() -> dict[str, "OwnFormat"]:

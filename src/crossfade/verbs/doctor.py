@@ -33,15 +33,15 @@ class Doctor(Common):
         if not self.targets:
             health = doctor.environment()
             return print_json(health) if self.json else doctor.print_environment(health)
-        environments, models = doctor.sort(self.targets)
         with status("examining", self):
-            found = {name: doctor.examine_environment(params) for name, params in environments.items()}
+            worlds, models = doctor.examine_worlds(self.targets)
             reports = doctor.examine(models, self.input, self.jax_input)
         if self.json:
-            print_json([*found.values(), *(report.json() for _, report in reports)])
+            print_json([*(world.json() for world in worlds), *(report.json() for _, report in reports)])
         else:
-            doctor.print_environments(found)
+            for world in worlds:
+                print(world.text())
             for mapping, report in reports:
                 print(mapping.explain(), report.text(), sep="\n\n")
-        broken = any(report["problems"] for report in found.values())
+        broken = any(world.problems for world in worlds)
         return max(int(broken), *(report.exit_code for _, report in reports), 0)

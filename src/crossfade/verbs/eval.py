@@ -1,20 +1,20 @@
 """The verb eval: all that can be said of what a run has learned."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from ..run.evaluation import Effort, Evaluation, Judged
+from .arguments import positional
 from .common import Common, finite, print_json
-
-E = TypeVar("E", bound=Effort)
 
 
 @dataclass(kw_only=True)
-class Eval(Common, Generic[E]):
+class Eval(Common):
     """Evaluate a run's last checkpoint with all that its system can say of it.
 
     crossfade eval runs/SYSTEM/RUN
@@ -24,7 +24,7 @@ class Eval(Common, Generic[E]):
 
     path: Annotated[Positional[Path], arg(metavar="RUN")]
     """The folder of a run."""
-    effort: OmitArgPrefixes[E] = field(default_factory=Effort)  # pyright: ignore[reportAssignmentType]
+    effort: OmitArgPrefixes[Effort] = field(default_factory=Effort)
     """How much to compute."""
 
     def run(self) -> int:
@@ -61,14 +61,20 @@ class Eval(Common, Generic[E]):
 
 
 def for_run(words: Sequence[str]) -> type[Eval]:
-    """The verb with the options of the system of the run that the words name; without one, with none."""
+    """The verb with the options of the system of the run that the words name; UsageError if they name none."""
     from ..loading import load_attribute
     from ..registry import find
     from ..run import RunDir
 
-    named = [Path(word) for word in words if not word.startswith("-") and Path(word, "meta.json").is_file()]
-    system = find(RunDir.open(named[0]).system) if named else None
-    return Eval[load_attribute(system.effort)] if system is not None and system.effort else Eval[Effort]
+    named = positional(Eval, words)
+    if not named or (not os.path.isdir(named[0]) and {"-h", "--help"} & {*words}):
+        return Eval
+    system = find(RunDir.open(named[0]).system)
+    if not system.effort:
+        return Eval
+    effort = load_attribute(system.effort)
+    options = ("effort", OmitArgPrefixes[effort], field(default_factory=effort))
+    return make_dataclass(Eval.__name__, [options], bases=(Eval,), namespace={"__doc__": Eval.__doc__}, kw_only=True)
 
 
 def _judge(run: object, config: object, found: Evaluation, effort: Effort) -> Judged:

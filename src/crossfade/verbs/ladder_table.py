@@ -35,5 +35,5 @@ class LadderTable:
         self.console.print("\nwhere the time goes", style="bold")
         for rung in self.rungs:
             self.console.print(f"{rung.mode:<{widths[0]}}  {time_split(rung)}")
-            for name, note in rung.notes.items():
-                self.console.print(f"{'':<{widths[0]}}  {name} {note}")
+            for note in rung.notes.values():
+                self.console.print(f"{'':<{widths[0]}}  {note}")

@@ -50,7 +50,8 @@ class List(Common):
         if self.json:
             return print_json({"settings": [row._asdict() for row in rows], "presets": presets})
         for row in rows:
-            print(f"{row.key + '=' + row.default:<28} {row.doc}")
+            allowed = row.range or (row.type if "|" in row.type else "")
+            print(f"{row.key + '=' + row.default:<28} {row.doc}{f' [{allowed}]' if allowed else ''}")
         for preset, words in presets.items():
             print(f"--preset {preset:<19} {words}")
         return 0

@@ -29,7 +29,7 @@ def sections(paths: Sequence[Path]) -> "list[Section]":
     for run in map(RunDir.open, paths):
         system = find(run.system)
         config = read_config(system, (), run.config_path)
-        world = system.name, config.test_set or str(getattr(config, "env", ""))
+        world = system.name, config.test_set or str(getattr(config, "env", system.name))
         worlds.setdefault(world, (system, config, {}))[2].setdefault(
             f"{'-'.join(config.parts)} s{config.seed}", run.path
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from ..errors import UsageError, nearest
 from ..registry import systems
 from .common import Common, print_json
 from .configured import Words, read_config, read_system
+
+MOST = 10_000  # members
 
 
 @dataclass(kw_only=True)
@@ -36,6 +39,7 @@ class Sweep(Common):
     def run(self) -> int:
         from ..loading import load_attribute
         from ..run.files import write_json
+        from ..run.memory import check_fits
         from ..trainers.making import precision
         from .sweep_report import record, show, write_page
 
@@ -46,6 +50,7 @@ class Sweep(Common):
         population_class = load_attribute(system.population)
         base = read_config(system, words, self.config, self.preset)
         over = read_over(self.over, population_class.varying)
+        check_fits(base.footprint(), copies=prod(map(len, over.values())))
         configs = combinations(base, over)
         silent = self.quiet or self.json
         with precision(base):
@@ -81,6 +86,8 @@ def read_over(words: Sequence[str], varying: Sequence[str]) -> dict[str, list[st
         if key in over or len(set(values)) < len(values):
             raise UsageError(f"--over: {key} is given twice, or one of its values is: {word!r}; leave one out.")
         over[key] = values
+    if (members := prod(map(len, over.values()))) > MOST:
+        raise UsageError(f"--over: expected at most {MOST} combinations, got {members}. Leave some values out.")
     return over
 
 
@@ -134,5 +141,10 @@ def _by_member(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _span(text: str) -> list[str]:
     """`0..3` is 0, 1, 2, 3."""
-    ends = re.fullmatch(r"(\d+)\.\.(\d+)", text)
-    return [str(i) for i in range(int(ends[1]), int(ends[2]) + 1)] if ends else [text]
+    ends = re.fullmatch(r"([0-9]{1,15})\.\.([0-9]{1,15})", text)
+    if ends is None:
+        return [text]
+    first, last = int(ends[1]), int(ends[2])
+    if not 0 <= last - first < MOST:
+        raise UsageError(f"--over: expected first..last, the first one first and at most {MOST} in all, got {text}.")
+    return [str(i) for i in range(first, last + 1)]

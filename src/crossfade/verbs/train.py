@@ -45,23 +45,21 @@ class Train(Common):
             raise UsageError(
                 "--resume goes on with everything, --weights starts anew from parameters: use one of them."
             )
-        start, quiet = None, self.quiet or self.json
+        quiet = self.quiet or self.json
         if self.resume is not None:
-            run = RunDir.open(self.resume, write=True)
-            system, words = _resumed(run, self.words)
-            config = read_config(system, words, run.config_path)
+            with RunDir.open(self.resume, write=True) as run:
+                system, words = _resumed(run, self.words)
+                result = train(system, read_config(system, words, run.config_path), run, resume=True, quiet=quiet)
         else:
             system, words = read_system(self.words)
             config = read_config(system, words, self.config, self.preset)
-            if self.weights is not None:
-                start, note = adopt(system, config, self.weights)
-                if note and not quiet:
-                    print(note)
-            run = RunDir.create(self.runs_dir, system.name, config.parts, config.seed, config, place=system.place)
-        with run:
-            result = train(
-                system, config, run, resume=self.resume is not None, start=start, weights=self.weights, quiet=quiet
-            )
+            start, note = (None, "") if self.weights is None else adopt(system, config, self.weights)
+            if note and not quiet:
+                print(note)
+            with RunDir.create(
+                self.runs_dir, system.name, config.parts, config.seed, config, place=system.place
+            ) as run:
+                result = train(system, config, run, start=start, weights=self.weights, quiet=quiet)
         if self.json:
             return print_json({"run": str(run.path), **result})
         for name, value in result.items():

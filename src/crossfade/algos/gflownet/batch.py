@@ -7,6 +7,9 @@ state (unique). A trajectory points into the nodes, so each loss is written once
 
 from typing import Any, NamedTuple
 
+MASKED = -1e30
+"""The logit of an invalid action; finite, so that a state without a valid action gives numbers and not NaN."""
+
 
 class Batch(NamedTuple):
     """Trajectories, time first: state t is `node[t]`, there `action[t]` was taken, and `parent[t]` would undo it."""

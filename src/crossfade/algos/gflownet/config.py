@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ...config import choice
 from ...envs.dag.continuous_params import ContinuousParams
+from ...envs.dag.params import Params
 from ...envs.dag.registry import ALL
 from ...envs.dag.rewards import find_bad
 from ...errors import UsageError
+from ...ranges import Count, Finite, Natural, NotNegative, Positive, Probability, Range
+from ...run.memory import network_bytes
 from ...run.settings import RunConfig
 
 PARAMS = {name: f"crossfade.envs.dag.{entry.package}.params:{entry.name}Params" for name, entry in ALL.items()}
@@ -23,53 +26,53 @@ class GFlowNetConfig(RunConfig):
     """Trajectory balance, VarGrad, detailed balance, modified DB, SubTB(lambda), flow matching, forward-looking DB."""
     backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared"
     """P_B: a head on the forward trunk, a network of its own, 1 / number of parents, all ways alike, fixed logits."""
-    backward_logits: tuple[float, ...] = ()
+    backward_logits: tuple[Finite, ...] = ()
     """Of backward=fixed: one logit for each backward action; by default all are equal."""
     objective: Literal["sampled", "expected"] = "sampled"
     """The loss of sampled trajectories, or its exact expectation over all of them: no noise, enumerable worlds only."""
     through_sampling: bool = False
     """Of objective=expected: differentiate the probabilities of the trajectories too, not only their losses."""
-    batch_size: int = 100
+    batch_size: Count = 100
     """Trajectories per iteration that the policy samples."""
-    replay_batch: int = 0
+    replay_batch: Natural = 0
     """Further trajectories per iteration, built backwards from the best objects found so far."""
-    replay_capacity: int = 1000
+    replay_capacity: Count = 1000
     """How many of the best objects are remembered."""
     replay_sampling: Literal["uniform", "weighted"] = "uniform"
     """How they are drawn: all alike, or in proportion to their reward."""
-    data_batch: int = 0
+    data_batch: Natural = 0
     """Further trajectories per iteration, built backwards from the objects of `data`."""
     data: str | None = None
     """Objects given: a .npy or .csv file with one x per row, or `all` that there are."""
-    hidden: int = 128
+    hidden: Count = 128
     """Width of a hidden layer."""
-    layers: int = 2
+    layers: Annotated[int, Range(0, 1000)] = 2
     """Number of hidden layers; 0 makes the policy linear in the observation."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Adam's learning rate of the networks."""
-    lr_z: float = 0.1
+    lr_z: NotNegative = 0.1
     """Adam's learning rate of log Z."""
-    lr_period: int = 1_000_000
+    lr_period: Count = 1_000_000
     """Iterations between two reductions of the learning rates."""
-    lr_gamma: float = 0.5
+    lr_gamma: Annotated[float, Range(above=0, most=1)] = 0.5
     """Factor of a reduction."""
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
     """Largest norm of the networks' gradient; log Z is not clipped."""
-    z_dim: int = 1
+    z_dim: Count = 1
     """log Z is the sum of this many parameters."""
-    z_init: float = 0.0
+    z_init: Finite = 0.0
     """Where each of them starts."""
-    epsilon: float = 0.0
+    epsilon: Probability = 0.0
     """Probability, per trajectory and step, of acting uniformly at random."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """The sampler divides its logits by this."""
-    subtb_lambda: float = 0.9
+    subtb_lambda: NotNegative = 0.9
     """SubTB weighs a sub-trajectory of length n by lambda ** n."""
     regression: Literal["square", "half", "huber", "exponential", "linex"] = "square"
     """What is done to a residual."""
     execution: Literal["auto", "table", "dense", "unique"] = "auto"
     """Nodes of the networks: all states of the environment, every visited one, or each visited one once."""
-    components: int = 5
+    components: Count = 5
     """Of continuous worlds: components of the mixture in each dimension."""
     legacy_double_step: bool = False
     """A published fault: the shared trunk stands in the optimiser twice and is stepped twice."""
@@ -91,19 +94,10 @@ class GFlowNetConfig(RunConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        positive = {"batch_size": self.batch_size, "hidden": self.hidden, "z_dim": self.z_dim, "lr": self.lr}
-        for name, value in {**positive, "temperature": self.temperature, "lr_period": self.lr_period}.items():
-            if value <= 0:
-                raise UsageError(f"{name}: expected a positive number, got {value}.")
-        if not 0 <= self.epsilon <= 1:
-            raise UsageError(f"epsilon: expected a probability from 0 to 1, got {self.epsilon}.")
-        counts = {"layers": self.layers, "replay_batch": self.replay_batch, "data_batch": self.data_batch}
-        for name, value in counts.items():
-            if value < 0:
-                raise UsageError(f"{name}: expected 0 or more, got {value}.")
-        if self.replay_capacity < 1 or self.components < 1:
+        if not isinstance(self.env, Params | ContinuousParams):
             raise UsageError(
-                f"expected at least 1, got replay_capacity={self.replay_capacity}, components={self.components}."
+                f"env: expected a class that extends crossfade.envs.dag.params.Params, got {type(self.env).__name__}. "
+                "`crossfade doctor` examines an environment of your own."
             )
         if (self.data_batch > 0) != (self.data is not None):
             raise UsageError(
@@ -125,6 +119,23 @@ class GFlowNetConfig(RunConfig):
             raise UsageError(
                 f"objective=expected of loss={self.loss} needs regression=square or half, got {self.regression}."
             )
+
+    def footprint(self) -> dict[str, int]:
+        env: Any = self.env
+        objects = self.batch_size + self.replay_batch + self.data_batch
+        nodes = steps = objects * env.max_steps
+        if self.continuous:
+            outputs, per_node, tables, width = 3 * self.components * env.n_dim, 4 * env.observation_dim, 0, env.n_dim
+        else:
+            outputs, per_node, tables = env.n_actions + env.n_parents, env.node_bytes, env.footprint
+            nodes, width = min(nodes, env.n_states or nodes), len(env.source)
+        networks = network_bytes(env.observation_dim, self.hidden, self.layers, outputs, self.dtype)
+        return {
+            "of networks (hidden, layers, components)": networks + self.z_dim * 4,
+            "of trajectories (batch_size, replay_batch, data_batch, env)": 4 * steps * (width + 1) + per_node * nodes,
+            "of objects remembered (replay_capacity)": 4 * width * self.replay_capacity if self.replay_batch else 0,
+            "of tables of the world (env)": tables,
+        }
 
     @property
     def continuous(self) -> bool:

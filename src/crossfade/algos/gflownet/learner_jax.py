@@ -1,4 +1,4 @@
-"""Making and training a GFlowNet, in JAX. Twin: learner_torch.py."""
+"""The learner of a GFlowNet, in JAX: its policy, its optimiser, one update. Twin: learner_torch.py."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,18 +12,18 @@ from jaxtyping import Array, Float, PyTree
 from ...envs.dag.base_jax import Env
 from ...errors import UsageError
 from ...nn.layers_jax import filled
-from .adam import optimizer
 from .config import GFlowNetConfig, needs_flow
-from .double_step import double_step
 from .losses_jax import log_partition, loss
+from .optimizer_jax import optimizer
 from .policy_jax import Policy
+from .published.double_step_jax import double_step
 
 Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Array, PyTree]]
-"""A value to make small, and what else to tell."""
+"""`(policy, batch, config) -> (value to minimise, quantities to log)`."""
 
 
 def make_policy(config: GFlowNetConfig, env: Env, parameters: Mapping[str, Any]) -> Policy:
-    """The policy of a config with the given parameters, by name, in `config.dtype`."""
+    """The policy of a config for an environment, with the given parameters by name, in `config.dtype`."""
     if len(config.backward_logits) not in (0, env.n_parents):
         raise UsageError(
             f"backward_logits: expected {env.n_parents} numbers, one for each backward action of {env}, got "
@@ -45,9 +45,9 @@ def make_policy(config: GFlowNetConfig, env: Env, parameters: Mapping[str, Any])
 
 
 def make_optimizer(config: GFlowNetConfig, policy: PyTree) -> optax.GradientTransformation:
-    """Adam with a rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
+    """Adam with one learning rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
 
-    torch's Adam in two groups with StepLR. Only the gradient of the networks is clipped.
+    Only the gradient of the networks is clipped.
     """
     return double_step(config) if config.legacy_double_step else optimizer(config)
 
@@ -60,14 +60,14 @@ def update(
     config: GFlowNetConfig,
     objective: Objective = loss,
 ) -> tuple[PyTree, PyTree, PyTree]:
-    """One gradient step on a batch, and what `objective` tells beside its value. Pure: jit it, scan it."""
+    """One gradient step on a batch; returns what `objective` reports beside its value."""
     (_, info), gradient = jax.value_and_grad(objective, has_aux=True)(policy, batch, config)
     updates, opt_state = tx.update(gradient, opt_state, policy)
     return eqx.apply_updates(policy, updates), opt_state, info
 
 
 def log_pf_table(policy: Policy, env: Env) -> Float[Array, "states actions"]:
-    """log P_F in every state of an environment that can be enumerated; about -1e30 at invalid actions."""
+    """log P_F of every state of an enumerable environment; about MASKED at invalid actions."""
     state = env.state(jnp.arange(env.n_states))
     return policy(env.observe(state), env.forward_mask(state), env.backward_mask(state)).log_pf
 
@@ -76,5 +76,5 @@ def log_z(policy: Policy, env: Env, config: GFlowNetConfig) -> float | None:
     """The estimate of log Z that the config's loss trains; None where it trains none."""
     source = env.reset()
     output = policy(env.observe(source), env.forward_mask(source), env.backward_mask(source))
-    estimate = log_partition(output, policy.log_z.sum(), env.log_reward(source), config.loss)
+    estimate = log_partition(output, policy.log_z, env.log_reward(source), config.loss)
     return None if estimate is None else float(estimate)

@@ -1,4 +1,4 @@
-"""Learning in torch: make a policy and its optimiser, take a step. Twin: learner_jax.py."""
+"""The learner of a GFlowNet, in torch: its policy, its optimiser, one update. Twin: learner_jax.py."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,21 +10,23 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 from ...errors import UsageError
-from . import losses_torch, nodes_numpy
+from ...nn.parameters_torch import filled
+from . import losses_torch
+from .batch_torch import to_tensors
 from .config import GFlowNetConfig, needs_flow
 from .policy_torch import Policy
-from .tensors import to_tensors
+from .sampling import nodes_numpy
 
 Objective = Callable[[Any, Any, GFlowNetConfig], tuple[Tensor, dict[str, Tensor]]]
-"""A value to make small, and what is logged with it."""
+"""`(policy, batch, config) -> (value to minimise, quantities to log)`."""
 
 
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
-    """The policy for an environment, holding these parameters in the config's precision."""
-    logits = config.backward_logits or (0.0,) * env.n_parents
-    if len(logits) != env.n_parents:
+    """The policy of a config for an environment, with the given parameters by name, in `config.dtype`."""
+    if len(config.backward_logits) not in (0, env.n_parents):
         raise UsageError(
-            f"backward_logits: expected {env.n_parents}, one for each backward action of {env}, got {len(logits)}."
+            f"backward_logits: expected {env.n_parents} numbers, one for each backward action of {env}, got "
+            f"{len(config.backward_logits)}. Leave them out to make all alike."
         )
     policy = Policy(
         env.observation_dim,
@@ -35,15 +37,17 @@ def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.nd
         backward="learned" if config.legacy_untied_trunk else config.backward,
         flow=needs_flow(config.loss),
         z_dim=config.z_dim,
-        backward_logits=logits,
-        undo_stop=config.legacy_finished_mask,
-    ).to(getattr(torch, config.dtype))
-    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
-    return policy
+        backward_logits=config.backward_logits,
+        finished_mask=config.legacy_finished_mask,
+    )
+    return filled(policy, parameters, config.dtype)
 
 
 def make_optimizer(config: GFlowNetConfig, policy: nn.Module) -> tuple[torch.optim.Adam, StepLR]:
-    """Adam with a learning rate of its own for log Z, and the schedule of both."""
+    """Adam with one learning rate for the networks and one for log Z, both cut by `lr_gamma` every `lr_period` updates.
+
+    Only the gradient of the networks is clipped.
+    """
     networks = dict(policy.named_parameters())
     log_z = networks.pop("log_z")
     groups = [{"params": list(networks.values()), "lr": config.lr}, {"params": [log_z], "lr": config.lr_z}]
@@ -59,7 +63,7 @@ def update(
     config: GFlowNetConfig,
     objective: Objective = losses_torch.loss,
 ) -> dict[str, Tensor]:
-    """One step down the loss, in place."""
+    """One gradient step on a batch; returns what `objective` reports beside its value."""
     value, info = objective(policy, batch, config)
     # A head that a loss does not read still gets a gradient, of zeros: otherwise torch would leave it out of the step
     # while optax moves every parameter on.
@@ -97,19 +101,19 @@ def _step_trunk_twice(policy: nn.Module, optimizer: torch.optim.Adam) -> None:
 
 
 @torch.no_grad()
-def log_pf_table(policy: Policy, env: Any) -> Float[np.ndarray, "states a"]:
-    """log P_F of every state of an enumerable environment."""
+def log_pf_table(policy: Policy, env: Any) -> Float[np.ndarray, "states actions"]:
+    """log P_F of every state of an enumerable environment; about MASKED at invalid actions."""
     nodes = to_tensors(nodes_numpy.table(env), policy.log_z.dtype)
     return policy(nodes.observation, nodes.forward_mask, nodes.backward_mask).log_pf.double().numpy()
 
 
 @torch.no_grad()
 def log_z(policy: Policy, env: Any, config: GFlowNetConfig) -> float | None:
-    """The estimate of log Z that the config's loss has trained, if it trains one."""
+    """The estimate of log Z that the config's loss trains; None where it trains none."""
     source, dtype = env.reset(), policy.log_z.dtype
     arrays = (env.observe(source), env.forward_mask(source), env.backward_mask(source))
     observation, forward_mask, backward_mask = (torch.from_numpy(np.asarray(array)) for array in arrays)
     output = policy(observation.to(dtype), forward_mask, backward_mask)
     log_reward = torch.tensor(float(env.log_reward(source)), dtype=dtype)
-    found = losses_torch.log_partition(output, policy.log_z.sum(), log_reward, config.loss)
-    return None if found is None else float(found)
+    estimate = losses_torch.log_partition(output, policy.log_z, log_reward, config.loss)
+    return None if estimate is None else float(estimate)

@@ -1,7 +1,8 @@
-"""The training objectives of GFlowNets, in JAX. Twin: losses_torch.py.
+"""The losses of GFlowNets, in JAX. Twin: losses_torch.py.
 
-Each is a pure function of what the networks say along the trajectories (`Terms`), written as its paper has it. Sums
-over transitions include stop, whose log P_B is 0.
+A trajectory s_0 -> s_1 -> .. -> s_n = x ends with stop, the transition from x to the sink, whose log P_B is 0. A loss
+is a function of `Terms`, the networks' outputs along trajectories. Its formula is the residual, which is 0 for a
+perfect policy; `kind` says what a residual costs (see `regression`).
 """
 
 from typing import Any, NamedTuple
@@ -11,24 +12,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ...errors import UsageError, nearest
-from .batch import Batch
+from .batch import MASKED, Batch
 from .config import GFlowNetConfig
-from .policy_jax import MASKED, PolicyOutput
+from .policy_jax import PolicyOutput
 
 Scalar = Float[Array, ""]
+LogZ = Float[Array, " z_dim"]
+"""log Z is the sum of these."""
 
 
 class Terms(NamedTuple):
     """Log-probabilities, flows and rewards along trajectories, time first."""
 
     log_pf: Float[Array, "steps batch"]
-    """log P_F of each transition; 0 in padding."""
+    """log P_F(s_t+1 | s_t) of every transition; 0 in padding."""
     log_pb: Float[Array, "steps batch"]
-    """log P_B of each transition; 0 in padding, and at stop unless a fault is asked for."""
+    """log P_B(s_t | s_t+1) of every transition; 0 in padding, and at stop unless a fault is asked for."""
     log_flow: Float[Array, "states batch"]
     """log F(s_t)."""
     log_reward: Float[Array, " batch"]
-    """log R of the finished object."""
+    """log R(x) of the finished object."""
     log_reward_t: Float[Array, "states batch"]
     """log R(s_t), where R is defined on every state."""
     stop_t: Float[Array, "states batch"]
@@ -40,17 +43,17 @@ class Terms(NamedTuple):
 
 
 def terms(output: PolicyOutput, batch: Batch) -> Terms:
-    """What the losses are made of, looked up along the trajectories."""
-    log_reward = batch.log_reward.astype(output.log_pf.dtype)
+    """The networks' outputs along the trajectories of a batch."""
+    now, after = batch.node[:-1], batch.node[1:]
     stop = batch.valid & (batch.action == output.log_pf.shape[-1] - 1)
-    last = jnp.where(stop, batch.node[:-1], 0).sum(0)
-    undo_stop = 0 if output.log_pb_stop is None else output.log_pb_stop[batch.node[:-1]]
+    log_pb_stop = 0 if output.log_pb_stop is None else output.log_pb_stop[now]
+    log_reward_t = batch.log_reward.astype(output.log_pf.dtype)[batch.node]
     return Terms(
-        log_pf=jnp.where(batch.valid, output.log_pf[batch.node[:-1], batch.action], 0),
-        log_pb=jnp.where(batch.valid, jnp.where(stop, undo_stop, output.log_pb[batch.node[1:], batch.parent]), 0),
+        log_pf=jnp.where(batch.valid, output.log_pf[now, batch.action], 0),
+        log_pb=jnp.where(batch.valid, jnp.where(stop, log_pb_stop, output.log_pb[after, batch.parent]), 0),
         log_flow=output.log_flow[batch.node],
-        log_reward=log_reward[last],
-        log_reward_t=log_reward[batch.node],
+        log_reward=jnp.where(stop, log_reward_t[:-1], 0).sum(0),
+        log_reward_t=log_reward_t,
         stop_t=output.log_pf[batch.node, -1],
         valid=batch.valid,
         stop=stop,
@@ -58,10 +61,10 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
 
 
 def regression(residual: Float[Array, "*shape"], kind: str = "square") -> Float[Array, "*shape"]:
-    """What is done to a residual t; each is 0 with slope 0 at t = 0.
+    """The cost of a residual t; each kind is 0 with slope 0 at t = 0 (Hu et al., "Beyond squared error", 2025).
 
     square t^2, half t^2 / 2, huber t^2 / 2 up to |t| = 1 and |t| - 1/2 beyond, exponential e^t + e^-t - 2 with t held
-    within 80, linex e^t - t - 1 (Hu et al., "Beyond squared error", 2025).
+    within 80, linex e^t - t - 1.
     """
     match kind:
         case "square":
@@ -80,57 +83,65 @@ def regression(residual: Float[Array, "*shape"], kind: str = "square") -> Float[
     raise UsageError(f"unknown regression {kind!r}.{nearest(kind, known)} Known: {', '.join(known)}.")
 
 
-def trajectory_balance(terms: Terms, log_z: Float[Array, " z_dim"], kind: str = "square") -> Scalar:
-    """Trajectory balance (Malkin et al. 2022): log Z + sum log P_F - sum log P_B - log R(x), mean over trajectories."""
-    return regression(log_z.sum() - _log_z_estimate(terms), kind).mean()
+def trajectory_balance(terms: Terms, log_z: LogZ, kind: str = "square") -> Scalar:
+    """Trajectory balance (Malkin et al. 2022), mean over trajectories.
+
+    log Z + sum_t log P_F - sum_t log P_B - log R(x)
+    """
+    return regression(log_z.sum() - log_z_estimate(terms), kind).mean()
 
 
 def vargrad(terms: Terms, kind: str = "square") -> Scalar:
-    """Trajectory balance with log Z estimated by the batch (Zhang et al. 2023): the variance of the estimates.
+    """Trajectory balance with log Z estimated by the batch (Zhang et al. 2023), mean over trajectories.
 
-    The mean is held constant; for the square its gradient is zero anyway.
+    mean(e) - e with e = log R(x) + sum_t log P_B - sum_t log P_F; the mean over the batch is held constant.
     """
-    estimate = _log_z_estimate(terms)
+    estimate = log_z_estimate(terms)
     return regression(jax.lax.stop_gradient(estimate.mean()) - estimate, kind).mean()
 
 
 def detailed_balance(terms: Terms, kind: str = "square") -> Scalar:
-    """Detailed balance (Bengio et al. 2023): log F(s) + log P_F - log F(s') - log P_B, mean over transitions.
+    """Detailed balance (Bengio et al. 2023), mean over transitions.
 
-    At stop, log F(s') is log R(x).
+    log F(s) + log P_F(s'|s) - log F(s') - log P_B(s|s'), where log F of the sink is log R(x)
     """
-    after = _flow_after(terms)
-    return _mean(regression(terms.log_flow[:-1] + terms.log_pf - after - terms.log_pb, kind), terms.valid)
+    residual = terms.log_flow[:-1] + terms.log_pf - _flow_after(terms) - terms.log_pb
+    return _mean(regression(residual, kind), terms.valid)
 
 
 def modified_detailed_balance(terms: Terms, kind: str = "square") -> Scalar:
-    """Detailed balance without F where every state may stop (Deleu et al. 2022), mean over transitions but stop.
+    """Detailed balance without F where every state may stop (Deleu et al. 2022), mean over transitions except stop.
 
-    log R(s) + log P_F(s'|s) + log P_F(stop|s') - log R(s') - log P_B(s|s') - log P_F(stop|s): F(s) P_F(stop|s) = R(s).
+    log R(s) + log P_F(s'|s) + log P_F(stop|s') - log R(s') - log P_B(s|s') - log P_F(stop|s), because F(s) P_F(stop|s)
+    = R(s). A batch in which every trajectory stops at once has no such transition: its loss is 0.
     """
-    ratio = terms.log_reward_t - terms.stop_t  # log F, were the policy perfect
-    return _mean(regression(ratio[:-1] + terms.log_pf - ratio[1:] - terms.log_pb, kind), terms.valid & ~terms.stop)
+    log_flow = terms.log_reward_t - terms.stop_t
+    residual = log_flow[:-1] + terms.log_pf - log_flow[1:] - terms.log_pb
+    return _mean(regression(residual, kind), terms.valid & ~terms.stop)
 
 
 def sub_trajectory_balance(terms: Terms, lambda_: float | Scalar = 0.9, kind: str = "square") -> Scalar:
-    """SubTB(lambda) (Madan et al. 2023): balance of every piece i < j of a trajectory, the sink included.
+    """SubTB(lambda) (Madan et al. 2023): the balance of all pieces i < j of a trajectory, mean over trajectories.
 
-    r_ij = log F(s_i) + sum_{i <= t < j} (log P_F - log P_B) - log F(s_j), with log F = log R at the sink, weighted by
-    lambda^(j-i), normalised in each trajectory. With c_t the sum before t and g_t = log F(s_t) - c_t, r_ij = g_i - g_j.
+    log F(s_i) + sum_{i <= t < j} (log P_F - log P_B) - log F(s_j), the sink included, where log F is log R(x). Pieces
+    are averaged with weights lambda^(j-i-1), which is lambda^(j-i) up to normalisation and makes lambda = 0 detailed
+    balance. With c_t the sum before t and g_t = log F(s_t) - c_t the residual is g_i - g_j.
     """
     steps = jnp.cumsum(terms.log_pf - terms.log_pb, axis=0)
     g = jnp.concatenate([terms.log_flow[:1], _flow_after(terms) - steps])
     i, j = jnp.triu_indices(len(g), k=1)
-    # One factor less than lambda^(j-i), which the normalisation takes back: lambda = 0 is then detailed balance.
-    weight = jnp.where(terms.valid[j - 1], (jnp.asarray(lambda_, g.dtype) ** (j - i - 1))[:, None], 0)  # (pairs, batch)
-    return ((weight * regression(g[i] - g[j], kind)).sum(0) / weight.sum(0)).mean()
+    weight = jnp.where(
+        terms.valid[j - 1], (jnp.asarray(lambda_, g.dtype) ** (j - i - 1))[:, None], 0
+    )  # (pieces, batch)
+    residual = jnp.where(terms.valid[j - 1], g[i] - g[j], 0)
+    return ((weight * regression(residual, kind)).sum(0) / weight.sum(0)).mean()
 
 
 def flow_matching(output: PolicyOutput, batch: Batch, kind: str = "square") -> Scalar:
-    """Flow matching (Bengio et al. 2021): log inflow - log outflow, mean over transitions, each for where it leads.
+    """Flow matching (Bengio et al. 2021), mean over transitions, each judged by the state it leads to.
 
-    The logits are log edge flows. A state takes in the flow of the edges from its parents and sends out that of its
-    valid actions; a finished object takes in the flow of its stop edge, and its reward is what it must be.
+    logsumexp of the log flows into s' - logsumexp of those out of it, where the logits of P_F are the log edge flows;
+    at stop, log flow of the stop edge - log R(x).
     """
     inflow = jax.nn.logsumexp(
         jnp.where(batch.backward_mask, output.logits[batch.parent_node, batch.parent_action], MASKED), axis=-1
@@ -142,18 +153,19 @@ def flow_matching(output: PolicyOutput, batch: Batch, kind: str = "square") -> S
 
 
 def forward_looking(terms: Terms, kind: str = "square") -> Scalar:
-    """Forward-looking detailed balance (Pan et al. 2023): DB with log F = log F~ + log R on every state.
+    """Forward-looking detailed balance (Pan et al. 2023), mean over transitions.
 
-    At stop, F~ is 1 and the reward stays the same: log F~(x) + log P_F(stop|x).
+    log F~(s) + log R(s) + log P_F(s'|s) - log F~(s') - log R(s') - log P_B(s|s'): detailed balance of F = F~ R with R
+    defined on every state. F~ of the sink is 1.
     """
-    flow, reward = terms.log_flow, terms.log_reward_t
-    gain = jnp.where(terms.stop, 0, reward[1:] - reward[:-1])
-    after = jnp.where(terms.stop, 0, flow[1:])
-    return _mean(regression(flow[:-1] + terms.log_pf - gain - after - terms.log_pb, kind), terms.valid)
+    log_f, log_r = terms.log_flow, terms.log_reward_t
+    gain = jnp.where(terms.stop, 0, log_r[1:] - log_r[:-1])
+    after = jnp.where(terms.stop, 0, log_f[1:])
+    return _mean(regression(log_f[:-1] + terms.log_pf - gain - after - terms.log_pb, kind), terms.valid)
 
 
-def balance(terms: Terms, log_z: Float[Array, " z_dim"], config: GFlowNetConfig) -> Scalar:
-    """The loss that the config names, of trajectories; flow matching is one of nodes, not of trajectories."""
+def balance(terms: Terms, log_z: LogZ, config: GFlowNetConfig) -> Scalar:
+    """The loss that the config names, if it is one of trajectories: all but flow matching."""
     kind = config.regression
     match config.loss:
         case "tb":
@@ -172,7 +184,7 @@ def balance(terms: Terms, log_z: Float[Array, " z_dim"], config: GFlowNetConfig)
 
 
 def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
-    """The loss that the config names, and what to log about the batch. The policy is evaluated once on every node."""
+    """The loss that the config names, and what is logged of the batch. The policy is evaluated once on every node."""
     output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
     along = terms(output, batch)
     if config.loss == "fm":
@@ -182,8 +194,8 @@ def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dic
     return value, summary(value, policy.log_z, along)
 
 
-def summary(value: Scalar, log_z: Float[Array, " z_dim"], terms: Terms) -> dict[str, Scalar]:
-    """What to log about a batch."""
+def summary(value: Scalar, log_z: LogZ, terms: Terms) -> dict[str, Scalar]:
+    """What is logged of a batch: the loss, log Z, and the means of log R(x) and of the number of transitions."""
     return {
         "loss": value,
         "log_z": log_z.sum(),
@@ -192,11 +204,14 @@ def summary(value: Scalar, log_z: Float[Array, " z_dim"], terms: Terms) -> dict[
     }
 
 
-def log_partition(output: PolicyOutput, log_z: Scalar, log_reward: Scalar, name: str) -> Scalar | None:
-    """The estimate of log Z that a loss trains, read off the networks' output at the source; None for VarGrad."""
+def log_partition(output: PolicyOutput, log_z: LogZ, log_reward: Scalar, name: str) -> Scalar | None:
+    """The estimate of log Z that a loss trains: the log flow out of the source, given the networks' output there.
+
+    None for VarGrad, which trains none.
+    """
     match name:
         case "tb":
-            return log_z
+            return log_z.sum()
         case "db" | "subtb":
             return output.log_flow
         case "fldb":
@@ -208,14 +223,14 @@ def log_partition(output: PolicyOutput, log_z: Scalar, log_reward: Scalar, name:
     return None
 
 
-def _log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
+def log_z_estimate(terms: Terms) -> Float[Array, " batch"]:
     """log R(x) + sum log P_B - sum log P_F: log Z, were the policy perfect."""
     return terms.log_reward - (terms.log_pf - terms.log_pb).sum(0)
 
 
 def _flow_after(terms: Terms) -> Float[Array, "steps batch"]:
-    """log F of the state each transition leads to; of a finished object that is its log-reward."""
-    return jnp.where(terms.stop, jnp.broadcast_to(terms.log_reward, terms.stop.shape), terms.log_flow[1:])
+    """log F of the state that each transition leads to; log R(x) at the sink."""
+    return jnp.where(terms.stop, terms.log_reward, terms.log_flow[1:])
 
 
 def _mean(values: Float[Array, "steps batch"], among: Bool[Array, "steps batch"]) -> Scalar:

@@ -1,7 +1,8 @@
-"""The losses of GFlowNets in torch. Twin: losses_jax.py.
+"""The losses of GFlowNets, in torch. Twin: losses_jax.py.
 
-Notation: l_F = log P_F(s'|s), l_B = log P_B(s|s'), log F the state flow, x the object a trajectory ends with. A
-trajectory s_0 .. s_n = x ends with a stop, whose l_B is 0.
+A trajectory s_0 -> s_1 -> .. -> s_n = x ends with stop, the transition from x to the sink, whose log P_B is 0. A loss
+is a function of `Terms`, the networks' outputs along trajectories. Its formula is the residual, which is 0 for a
+perfect policy; `kind` says what a residual costs (see `regression`).
 """
 
 from typing import Any, NamedTuple
@@ -10,37 +11,48 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ...errors import UsageError
-from .batch import Batch
-from .policy_torch import Policy, PolicyOutput
+from ...errors import UsageError, nearest
+from .batch import MASKED, Batch
+from .config import GFlowNetConfig
+from .policy_torch import PolicyOutput
+
+Scalar = Float[Tensor, ""]
+LogZ = Float[Tensor, " z_dim"]
+"""log Z is the sum of these."""
 
 
 class Terms(NamedTuple):
-    """The quantities that losses are made of, along the trajectories of a batch; zero where not valid."""
+    """Log-probabilities, flows and rewards along trajectories, time first."""
 
     log_pf: Float[Tensor, "steps batch"]
+    """log P_F(s_t+1 | s_t) of every transition; 0 in padding."""
     log_pb: Float[Tensor, "steps batch"]
-    log_flow: Float[Tensor, "steps+1 batch"]
-    log_reward: Float[Tensor, " batch"]  # of the objects built
-    log_reward_t: Float[Tensor, "steps+1 batch"]  # of every state on the way
-    stop_t: Float[Tensor, "steps+1 batch"]  # log P_F(stop | s_t)
+    """log P_B(s_t | s_t+1) of every transition; 0 in padding, and at stop unless a fault is asked for."""
+    log_flow: Float[Tensor, "states batch"]
+    """log F(s_t)."""
+    log_reward: Float[Tensor, " batch"]
+    """log R(x) of the finished object."""
+    log_reward_t: Float[Tensor, "states batch"]
+    """log R(s_t), where R is defined on every state."""
+    stop_t: Float[Tensor, "states batch"]
+    """log P_F(stop | s_t)."""
     valid: Bool[Tensor, "steps batch"]
+    """False in padding."""
     stop: Bool[Tensor, "steps batch"]
+    """The transition that ends the trajectory."""
 
 
 def terms(output: PolicyOutput, batch: Batch) -> Terms:
-    """Reads the networks' outputs along the trajectories."""
-    now, then = batch.node[:-1], batch.node[1:]
+    """The networks' outputs along the trajectories of a batch."""
+    now, after = batch.node[:-1], batch.node[1:]
     stop = batch.valid & (batch.action == output.log_pf.shape[-1] - 1)
-    log_pf = output.log_pf[now, batch.action]
-    undo_stop = 0.0 if output.log_pb_stop is None else output.log_pb_stop[now]
-    log_pb = torch.where(stop, undo_stop, output.log_pb[then, batch.parent])
+    log_pb_stop = 0.0 if output.log_pb_stop is None else output.log_pb_stop[now]
     log_reward_t = batch.log_reward[batch.node]
     return Terms(
-        log_pf=log_pf.where(batch.valid, 0.0),
-        log_pb=log_pb.where(batch.valid, 0.0),
+        log_pf=output.log_pf[now, batch.action].where(batch.valid, 0.0),
+        log_pb=torch.where(stop, log_pb_stop, output.log_pb[after, batch.parent]).where(batch.valid, 0.0),
         log_flow=output.log_flow[batch.node],
-        log_reward=log_reward_t[-1],
+        log_reward=log_reward_t[:-1].where(stop, 0.0).sum(0),
         log_reward_t=log_reward_t,
         stop_t=output.log_pf[batch.node, -1],
         valid=batch.valid,
@@ -48,118 +60,127 @@ def terms(output: PolicyOutput, batch: Batch) -> Terms:
     )
 
 
-def regression(residual: Float[Tensor, "..."], kind: str) -> Float[Tensor, "..."]:
-    """What a residual t costs: zero at zero, and t² near it but for a factor (Hu et al. 2025)."""
-    t = residual
-    if kind == "square":
-        return t.square()
-    if kind == "half":
-        return t.square() / 2
-    if kind == "huber":
-        size = t.abs()
-        return torch.where(size <= 1, t.square() / 2, size - 0.5)
-    if kind == "exponential":
-        t = t.clamp(-80, 80)
-        return t.exp() + (-t).exp() - 2
-    if kind == "linex":
-        return t.exp() - t - 1
-    raise ValueError(f"unknown regression {kind!r}")
+def regression(residual: Float[Tensor, "*shape"], kind: str = "square") -> Float[Tensor, "*shape"]:
+    """The cost of a residual t; each kind is 0 with slope 0 at t = 0 (Hu et al., "Beyond squared error", 2025).
+
+    square t^2, half t^2 / 2, huber t^2 / 2 up to |t| = 1 and |t| - 1/2 beyond, exponential e^t + e^-t - 2 with t held
+    within 80, linex e^t - t - 1.
+    """
+    match kind:
+        case "square":
+            return residual.square()
+        case "half":
+            return residual.square() / 2
+        case "huber":
+            size = residual.abs()
+            return torch.where(size <= 1, residual.square() / 2, size - 0.5)
+        case "exponential":
+            held = residual.clamp(-80, 80)
+            return held.exp() + (-held).exp() - 2
+        case "linex":
+            return residual.exp() - residual - 1
+    known = ("square", "half", "huber", "exponential", "linex")
+    raise UsageError(f"unknown regression {kind!r}.{nearest(kind, known)} Known: {', '.join(known)}.")
 
 
-def trajectory_balance(terms: Terms, log_z: Float[Tensor, ""], kind: str = "square") -> Float[Tensor, ""]:
-    """(log Z + Σ l_F - Σ l_B - log R(x))², mean over trajectories (Malkin et al. 2022)."""
-    residual = log_z + (terms.log_pf - terms.log_pb).sum(0) - terms.log_reward
-    return regression(residual, kind).mean()
+def trajectory_balance(terms: Terms, log_z: LogZ, kind: str = "square") -> Scalar:
+    """Trajectory balance (Malkin et al. 2022), mean over trajectories.
+
+    log Z + sum_t log P_F - sum_t log P_B - log R(x)
+    """
+    return regression(log_z.sum() - log_z_estimate(terms), kind).mean()
 
 
-def vargrad(terms: Terms, kind: str = "square") -> Float[Tensor, ""]:
-    """The variance of log R + Σ l_B - Σ l_F over the batch: trajectory balance without log Z (Zhang et al. 2023)."""
-    z = terms.log_reward - (terms.log_pf - terms.log_pb).sum(0)
-    return regression(z.mean().detach() - z, kind).mean()
+def vargrad(terms: Terms, kind: str = "square") -> Scalar:
+    """Trajectory balance with log Z estimated by the batch (Zhang et al. 2023), mean over trajectories.
+
+    mean(e) - e with e = log R(x) + sum_t log P_B - sum_t log P_F; the mean over the batch is held constant.
+    """
+    estimate = log_z_estimate(terms)
+    return regression(estimate.mean().detach() - estimate, kind).mean()
 
 
-def detailed_balance(terms: Terms, kind: str = "square") -> Float[Tensor, ""]:
-    """(log F(s) + l_F - log F(s') - l_B)², mean over transitions; F(s') is R(x) after stop (Bengio et al. 2023)."""
-    after = torch.where(terms.stop, terms.log_reward_t[1:], terms.log_flow[1:])
-    residual = terms.log_flow[:-1] + terms.log_pf - after - terms.log_pb
+def detailed_balance(terms: Terms, kind: str = "square") -> Scalar:
+    """Detailed balance (Bengio et al. 2023), mean over transitions.
+
+    log F(s) + log P_F(s'|s) - log F(s') - log P_B(s|s'), where log F of the sink is log R(x)
+    """
+    residual = terms.log_flow[:-1] + terms.log_pf - _flow_after(terms) - terms.log_pb
     return _mean(regression(residual, kind), terms.valid)
 
 
-def modified_detailed_balance(terms: Terms, kind: str = "square") -> Float[Tensor, ""]:
-    """Detailed balance where every state may stop, so that F(s) = R(s) / P_F(stop|s) (Deleu et al. 2022).
+def modified_detailed_balance(terms: Terms, kind: str = "square") -> Scalar:
+    """Detailed balance without F where every state may stop (Deleu et al. 2022), mean over transitions except stop.
 
-    (log R(s) + l_F + log P_F(stop|s') - log R(s') - l_B - log P_F(stop|s))², mean over transitions but stops.
+    log R(s) + log P_F(s'|s) + log P_F(stop|s') - log R(s') - log P_B(s|s') - log P_F(stop|s), because F(s) P_F(stop|s)
+    = R(s). A batch in which every trajectory stops at once has no such transition: its loss is 0.
     """
-    flow = terms.log_reward_t - terms.stop_t
-    residual = flow[:-1] + terms.log_pf - flow[1:] - terms.log_pb
+    log_flow = terms.log_reward_t - terms.stop_t
+    residual = log_flow[:-1] + terms.log_pf - log_flow[1:] - terms.log_pb
     return _mean(regression(residual, kind), terms.valid & ~terms.stop)
 
 
-def sub_trajectory_balance(terms: Terms, lambda_: float, kind: str = "square") -> Float[Tensor, ""]:
-    """Σ λ^(j-i) (log F(s_i) + Σ l_F - log F(s_j) - Σ l_B)² / Σ λ^(j-i), mean over trajectories (Madan et al. 2023).
+def sub_trajectory_balance(terms: Terms, lambda_: float | Scalar = 0.9, kind: str = "square") -> Scalar:
+    """SubTB(lambda) (Madan et al. 2023): the balance of all pieces i < j of a trajectory, mean over trajectories.
 
-    With c_t the sum of l_F - l_B before t, each residual is g_i - g_j of the one vector g_t = log F(s_t) - c_t. The
-    state after stop has flow R(x).
+    log F(s_i) + sum_{i <= t < j} (log P_F - log P_B) - log F(s_j), the sink included, where log F is log R(x). Pieces
+    are averaged with weights lambda^(j-i-1), which is lambda^(j-i) up to normalisation and makes lambda = 0 detailed
+    balance. With c_t the sum before t and g_t = log F(s_t) - c_t the residual is g_i - g_j.
     """
-    steps = terms.valid.shape[0]
-    gain = torch.where(terms.valid, terms.log_pf - terms.log_pb, 0.0)
-    before = torch.cat([torch.zeros_like(gain[:1]), gain.cumsum(0)])
-    stopped = torch.cat([torch.zeros_like(terms.stop[:1]), terms.stop])
-    g = torch.where(stopped, terms.log_reward_t, terms.log_flow) - before  # (steps + 1, batch)
-    reached = torch.cat([torch.ones_like(terms.valid[:1]), terms.valid])
-    t = torch.arange(steps + 1, device=g.device)
-    length = t[None, :] - t[:, None]
-    pair = (length > 0)[..., None] & reached[:, None] & reached[None, :]
-    weight = torch.where(pair, lambda_ ** length.clamp(min=0).to(g.dtype)[..., None], 0.0)
-    residual = torch.where(pair, g[:, None] - g[None, :], 0.0)
-    return ((weight * regression(residual, kind)).sum((0, 1)) / weight.sum((0, 1))).mean()
+    steps = (terms.log_pf - terms.log_pb).cumsum(0)
+    g = torch.cat([terms.log_flow[:1], _flow_after(terms) - steps])
+    i, j = torch.triu_indices(len(g), len(g), 1, device=g.device)
+    weight = (lambda_ ** (j - i - 1).to(g.dtype))[:, None].where(terms.valid[j - 1], 0.0)  # (pieces, batch)
+    residual = (g[i] - g[j]).where(terms.valid[j - 1], 0.0)
+    return ((weight * regression(residual, kind)).sum(0) / weight.sum(0)).mean()
 
 
-def flow_matching(output: PolicyOutput, batch: Batch, kind: str = "square") -> Float[Tensor, ""]:
-    """Inflow against outflow of each state reached, stop edge against reward of each object (Bengio et al. 2021).
+def flow_matching(output: PolicyOutput, batch: Batch, kind: str = "square") -> Scalar:
+    """Flow matching (Bengio et al. 2021), mean over transitions, each judged by the state it leads to.
 
-    (log Σ exp f(p, a) over parents - log Σ exp f(s, a) over actions)² and (f(x, stop) - log R(x))², one term for each
-    transition, mean over all.
+    logsumexp of the log flows into s' - logsumexp of those out of it, where the logits of P_F are the log edge flows;
+    at stop, log flow of the stop edge - log R(x).
     """
-    inflow = output.logits[batch.parent_node, batch.parent_action]
-    inflow = inflow.masked_fill(~batch.backward_mask, -torch.inf)
-    source = ~batch.backward_mask.any(-1, keepdim=True)
-    inflow = inflow.masked_fill(source, 0.0).logsumexp(-1)  # the source has no parents and no term
-    matching = inflow - output.logits.logsumexp(-1)
-    now, then = batch.node[:-1], batch.node[1:]
-    stop = batch.valid & (batch.action == output.logits.shape[-1] - 1)
-    residual = torch.where(stop, output.logits[now, -1] - batch.log_reward[now], matching[then])
-    return _mean(regression(residual, kind), batch.valid)
+    inflow = output.logits[batch.parent_node, batch.parent_action].where(batch.backward_mask, MASKED).logsumexp(-1)
+    imbalance = inflow - output.logits.logsumexp(-1)
+    finished = output.logits[:, -1] - batch.log_reward
+    stop = batch.action == output.logits.shape[-1] - 1
+    return _mean(regression(torch.where(stop, finished[batch.node[:-1]], imbalance[batch.node[1:]]), kind), batch.valid)
 
 
-def forward_looking(terms: Terms, kind: str = "square") -> Float[Tensor, ""]:
-    """Detailed balance of log F = log F~ + log R, R extended to every state (Pan et al. 2023).
+def forward_looking(terms: Terms, kind: str = "square") -> Scalar:
+    """Forward-looking detailed balance (Pan et al. 2023), mean over transitions.
 
-    (log F~(s) + log R(s) + l_F - log F~(s') - log R(s') - l_B)², mean over transitions; F~ is 1 after stop.
+    log F~(s) + log R(s) + log P_F(s'|s) - log F~(s') - log R(s') - log P_B(s|s'): detailed balance of F = F~ R with R
+    defined on every state. F~ of the sink is 1.
     """
-    after = torch.where(terms.stop, 0.0, terms.log_flow[1:])
-    residual = terms.log_flow[:-1] + terms.log_reward_t[:-1] + terms.log_pf - after - terms.log_reward_t[1:]
-    return _mean(regression(residual - terms.log_pb, kind), terms.valid)
+    log_f, log_r = terms.log_flow, terms.log_reward_t
+    gain = (log_r[1:] - log_r[:-1]).where(~terms.stop, 0.0)
+    after = log_f[1:].where(~terms.stop, 0.0)
+    return _mean(regression(log_f[:-1] + terms.log_pf - gain - after - terms.log_pb, kind), terms.valid)
 
 
-def balance(terms: Terms, log_z: Float[Tensor, " z_dim"], config: Any) -> Float[Tensor, ""]:
-    """The loss named by the config, for the losses of trajectories: all but flow matching."""
+def balance(terms: Terms, log_z: LogZ, config: GFlowNetConfig) -> Scalar:
+    """The loss that the config names, if it is one of trajectories: all but flow matching."""
     kind = config.regression
-    losses = {
-        "tb": lambda: trajectory_balance(terms, log_z.sum(), kind),
-        "vargrad": lambda: vargrad(terms, kind),
-        "db": lambda: detailed_balance(terms, kind),
-        "mdb": lambda: modified_detailed_balance(terms, kind),
-        "subtb": lambda: sub_trajectory_balance(terms, config.subtb_lambda, kind),
-        "fldb": lambda: forward_looking(terms, kind),
-    }
-    if config.loss not in losses:
-        raise UsageError(f"loss={config.loss} is not a loss of trajectories. Use {', '.join(losses)}.")
-    return losses[config.loss]()
+    match config.loss:
+        case "tb":
+            return trajectory_balance(terms, log_z, kind)
+        case "vargrad":
+            return vargrad(terms, kind)
+        case "db":
+            return detailed_balance(terms, kind)
+        case "mdb":
+            return modified_detailed_balance(terms, kind)
+        case "subtb":
+            return sub_trajectory_balance(terms, config.subtb_lambda, kind)
+        case "fldb":
+            return forward_looking(terms, kind)
+    raise UsageError(f"loss={config.loss} is not a loss of trajectories. Use tb, vargrad, db, mdb, subtb or fldb.")
 
 
-def loss(policy: Policy, batch: Batch, config: Any) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
-    """The loss named by the config, and what is logged with it."""
+def loss(policy: Any, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
+    """The loss that the config names, and what is logged of the batch. The policy is evaluated once on every node."""
     output = policy(batch.observation, batch.forward_mask, batch.backward_mask, batch.log_pb)
     along = terms(output, batch)
     if config.loss == "fm":
@@ -169,8 +190,8 @@ def loss(policy: Policy, batch: Batch, config: Any) -> tuple[Float[Tensor, ""], 
     return value, summary(value, policy.log_z, along)
 
 
-def summary(value: Float[Tensor, ""], log_z: Float[Tensor, " z_dim"], terms: Terms) -> dict[str, Tensor]:
-    """What is logged of a batch."""
+def summary(value: Scalar, log_z: LogZ, terms: Terms) -> dict[str, Scalar]:
+    """What is logged of a batch: the loss, log Z, and the means of log R(x) and of the number of transitions."""
     return {
         "loss": value,
         "log_z": log_z.sum(),
@@ -179,23 +200,35 @@ def summary(value: Float[Tensor, ""], log_z: Float[Tensor, " z_dim"], terms: Ter
     }
 
 
-def log_partition(
-    output: PolicyOutput, log_z: Float[Tensor, ""], log_reward: Float[Tensor, ""], name: str
-) -> Float[Tensor, ""] | None:
-    """What a loss has learned of log Z: the flow out of the source, given the networks' output there.
+def log_partition(output: PolicyOutput, log_z: LogZ, log_reward: Scalar, name: str) -> Scalar | None:
+    """The estimate of log Z that a loss trains: the log flow out of the source, given the networks' output there.
 
-    VarGrad learns none.
+    None for VarGrad, which trains none.
     """
-    return {
-        "tb": lambda: log_z,
-        "vargrad": lambda: None,
-        "db": lambda: output.log_flow,
-        "mdb": lambda: log_reward - output.log_pf[..., -1],
-        "subtb": lambda: output.log_flow,
-        "fm": lambda: output.logits.logsumexp(-1),
-        "fldb": lambda: output.log_flow + log_reward,
-    }[name]()
+    match name:
+        case "tb":
+            return log_z.sum()
+        case "db" | "subtb":
+            return output.log_flow
+        case "fldb":
+            return output.log_flow + log_reward
+        case "mdb":
+            return log_reward - output.log_pf[..., -1]
+        case "fm":
+            return output.logits.logsumexp(-1)
+    return None
 
 
-def _mean(values: Float[Tensor, "steps batch"], where: Bool[Tensor, "steps batch"]) -> Float[Tensor, ""]:
-    return torch.where(where, values, 0.0).sum() / where.sum()
+def log_z_estimate(terms: Terms) -> Float[Tensor, " batch"]:
+    """log R(x) + sum log P_B - sum log P_F: log Z, were the policy perfect."""
+    return terms.log_reward - (terms.log_pf - terms.log_pb).sum(0)
+
+
+def _flow_after(terms: Terms) -> Float[Tensor, "steps batch"]:
+    """log F of the state that each transition leads to; log R(x) at the sink."""
+    return torch.where(terms.stop, terms.log_reward, terms.log_flow[1:])
+
+
+def _mean(values: Float[Tensor, "steps batch"], among: Bool[Tensor, "steps batch"]) -> Scalar:
+    """The mean over some transitions; 0 when there are none."""
+    return values.where(among, 0.0).sum() / among.sum().clamp(min=1)

@@ -1,34 +1,40 @@
-"""The networks of a GFlowNet in torch. Twin: policy_jax.py, with the same names for the same parameters."""
+"""The networks of a GFlowNet, in torch. Twin: policy_jax.py, with the same parameter names."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, log_softmax
 
-MASKED = -1e30  # finite, so that a row without a valid action gives numbers, not NaN
+from .batch import MASKED
 
 
 class PolicyOutput(NamedTuple):
-    """What the networks say about each node."""
+    """What the networks compute for every node."""
 
-    log_pf: Float[Tensor, "*nodes a"]
-    log_pb: Float[Tensor, "*nodes p"]
-    log_flow: Float[Tensor, "*nodes"]  # log F; zero where the policy has no flow head
-    logits: Float[Tensor, "*nodes a"]  # masked forward logits: the log edge flows of flow matching
-    log_pb_stop: Float[Tensor, "*nodes"] | None = None  # of undoing stop, where that is not certain: a fault
+    log_pf: Float[Tensor, "*nodes actions"]
+    log_pb: Float[Tensor, "*nodes parents"]
+    log_flow: Float[Tensor, "*nodes"]
+    """log F; zero without a flow head."""
+    logits: Float[Tensor, "*nodes actions"]
+    """Those of P_F, masked: flow matching reads them as log edge flows."""
+    log_pb_stop: Float[Tensor, "*nodes"] | None = None
+    """log P_B of undoing stop where that is not certain, which is a fault."""
 
 
 class Policy(nn.Module):
-    """P_F, P_B, the state flow F and log Z on a trunk of LeakyReLU layers.
+    """P_F, P_B, the state flow F and log Z: linear heads on a trunk of LeakyReLU layers. `make_policy` fills it.
 
-    P_B is a head on that trunk (`backward="shared"`) or on one of its own ("learned"), or has no parameters: "uniform",
-    "fixed" by `backward_logits`, or "maxent", which is not known here but given with the nodes. `undo_stop` adds an
-    output to its head: the fault `legacy_finished_mask`.
+    P_B is a head on the trunk (`backward="shared"`), a network of its own ("learned"), or has no parameters: "uniform",
+    "fixed" by `backward_logits`, one for each backward action, or "maxent", which is given with the nodes. log Z is the
+    sum of the `z_dim` entries of `log_z`. With `layers=0` the heads read the observation, so on one-hot observations of
+    the state the policy is a table. `finished_mask` is a published fault: P_B has one more output, to undo stop, and at
+    a finished object the others stay valid beside it.
     """
 
-    backward_logits: Tensor  # where P_B has no parameters
+    backward_logits: Tensor
+    """Of a P_B without a network, one for each backward action."""
 
     def __init__(
         self,
@@ -37,74 +43,91 @@ class Policy(nn.Module):
         n_parents: int,
         hidden: int = 128,
         layers: int = 2,
-        backward: str = "shared",
+        backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared",
         flow: bool = False,
         z_dim: int = 1,
         backward_logits: tuple[float, ...] = (),
-        undo_stop: bool = False,
+        finished_mask: bool = False,
     ):
         super().__init__()
-
-        def trunk() -> nn.ModuleList:
-            return nn.ModuleList(nn.Linear(hidden if i else observation_dim, hidden) for i in range(layers))
-
-        width = hidden if layers else observation_dim
-        self.n_parents = n_parents
-        self.trunk = trunk()
-        self.forward_head = nn.Linear(width, n_actions)
-        self.backward_trunk = trunk() if backward == "learned" else None
-        self.backward_head = nn.Linear(width, n_parents + undo_stop) if backward in ("shared", "learned") else None
-        constant = {"uniform": (0.0,) * n_parents, "maxent": (torch.nan,) * n_parents, "fixed": backward_logits}
-        logits = torch.tensor(constant.get(backward, ()), dtype=torch.float64)
-        self.register_buffer("backward_logits", logits, persistent=False)
-        self.flow_head = nn.Linear(width, 1) if flow else None
+        widths = [observation_dim, *[hidden] * layers]
+        learned = backward in ("shared", "learned")
+        self.trunk = _trunk(widths)
+        self.forward_head = nn.Linear(widths[-1], n_actions)
+        self.backward_trunk = _trunk(widths) if backward == "learned" else nn.ModuleList()
+        self.backward_head = nn.Linear(widths[-1], n_parents + finished_mask) if learned else None
+        self.flow_head = nn.Linear(widths[-1], 1) if flow else None
         self.log_z = nn.Parameter(torch.zeros(z_dim))
-
-    def forward_logits(self, observation: Float[Tensor, "*nodes o"]) -> Float[Tensor, "*nodes a"]:
-        """Unmasked logits of P_F: all that acting needs."""
-        return self.forward_head(_features(self.trunk, observation))
-
-    def log_backward(
-        self, observation: Float[Tensor, "*nodes o"], backward_mask: Bool[Tensor, "*nodes p"]
-    ) -> Float[Tensor, "*nodes p"]:
-        """log P_B: all that building backwards needs."""
-        return self._backward(_features(self.trunk, observation), observation, backward_mask)[0]
+        self.backward = backward
+        self.finished_mask = finished_mask
+        logits = torch.tensor(backward_logits or (0.0,) * n_parents, dtype=torch.float64)
+        self.register_buffer("backward_logits", logits, persistent=False)
 
     def forward(
         self,
-        observation: Float[Tensor, "*nodes o"],
-        forward_mask: Bool[Tensor, "*nodes a"],
-        backward_mask: Bool[Tensor, "*nodes p"],
-        log_pb: Float[Tensor, "*nodes p"] | None = None,
+        observation: Float[Tensor, "*nodes observation"],
+        forward_mask: Bool[Tensor, "*nodes actions"],
+        backward_mask: Bool[Tensor, "*nodes parents"],
+        log_pb: Float[Tensor, "*nodes parents"] | None = None,
     ) -> PolicyOutput:
-        """Outputs for each node; `log_pb` is a backward policy that is given, not learned."""
-        h = _features(self.trunk, observation)
-        logits = self.forward_head(h).masked_fill(~forward_mask, MASKED)
-        log_pb_stop = None
-        if log_pb is None:
-            log_pb, log_pb_stop = self._backward(h, observation, backward_mask)
-        log_flow = h.new_zeros(h.shape[:-1]) if self.flow_head is None else self.flow_head(h).squeeze(-1)
-        return PolicyOutput(log_softmax(logits, -1), log_pb, log_flow, logits, log_pb_stop)
+        """log P_F, log P_B, log F and logits of every node; `log_pb` is a backward policy given, not learned."""
+        features = _features(self.trunk, observation)
+        logits = _masked(self.forward_head(features), forward_mask)
+        backward_logits = self._backward_logits(observation, features)
+        return PolicyOutput(
+            log_pf=log_softmax(logits, -1),
+            log_pb=self._log_pb(backward_logits, backward_mask) if log_pb is None else log_pb,
+            log_flow=(
+                features.new_zeros(features.shape[:-1])
+                if self.flow_head is None
+                else self.flow_head(features).squeeze(-1)
+            ),
+            logits=logits,
+            log_pb_stop=_log_undo_stop(backward_logits, backward_mask) if self.finished_mask else None,
+        )
 
-    def _backward(
-        self,
-        h: Float[Tensor, "*nodes h"],
-        observation: Float[Tensor, "*nodes o"],
-        mask: Bool[Tensor, "*nodes p"],
-    ) -> tuple[Float[Tensor, "*nodes p"], Float[Tensor, "*nodes"] | None]:
-        """log P_B of moves and, under the fault, of undoing stop beside the moves that should not be there."""
-        if self.backward_head is None:
-            return log_softmax(self.backward_logits.expand(mask.shape).masked_fill(~mask, MASKED), -1), None
-        g = h if self.backward_trunk is None else _features(self.backward_trunk, observation)
-        logits = self.backward_head(g)
-        moves = logits[..., : self.n_parents].masked_fill(~mask, MASKED)
-        log_pb = log_softmax(moves, -1)
-        if logits.shape[-1] == self.n_parents:
-            return log_pb, None
-        return log_pb, log_softmax(torch.cat([moves, logits[..., -1:]], -1), -1)[..., -1]
+    def forward_logits(self, observation: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes actions"]:
+        """The logits of P_F without a mask: all that acting needs."""
+        return self.forward_head(_features(self.trunk, observation))
+
+    def log_pb(
+        self, observation: Float[Tensor, "*nodes observation"], backward_mask: Bool[Tensor, "*nodes parents"]
+    ) -> Float[Tensor, "*nodes parents"]:
+        """log P_B alone: all that sampling backwards needs."""
+        return self._log_pb(self._backward_logits(observation, _features(self.trunk, observation)), backward_mask)
+
+    def _backward_logits(
+        self, observation: Float[Tensor, "*nodes observation"], features: Float[Tensor, "*nodes features"]
+    ) -> Float[Tensor, "*nodes outputs"]:
+        if self.backward_head is not None:
+            own = _features(self.backward_trunk, observation) if self.backward == "learned" else features
+            return self.backward_head(own)
+        constant = self.backward_logits.expand(*observation.shape[:-1], -1)
+        return torch.full_like(constant, torch.nan) if self.backward == "maxent" else constant  # maxent: not known here
+
+    def _log_pb(
+        self, logits: Float[Tensor, "*nodes outputs"], backward_mask: Bool[Tensor, "*nodes parents"]
+    ) -> Float[Tensor, "*nodes parents"]:
+        return log_softmax(_masked(logits[..., :-1] if self.finished_mask else logits, backward_mask), -1)
 
 
-def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes o"]) -> Float[Tensor, "*nodes h"]:
+def _log_undo_stop(
+    logits: Float[Tensor, "*nodes outputs"], backward_mask: Bool[Tensor, "*nodes parents"]
+) -> Float[Tensor, "*nodes"]:
+    """log P_B of the last output where the ordinary backward actions are valid too."""
+    mask = torch.cat([backward_mask, torch.ones_like(backward_mask[..., :1])], -1)
+    return log_softmax(_masked(logits, mask), -1)[..., -1]
+
+
+def _masked(logits: Float[Tensor, "*nodes choices"], mask: Bool[Tensor, "*nodes choices"]) -> Float[Tensor, "..."]:
+    return logits.masked_fill(~mask, MASKED)
+
+
+def _trunk(widths: list[int]) -> nn.ModuleList:
+    return nn.ModuleList(nn.Linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
+
+
+def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes features"]:
     for layer in trunk:
         h = leaky_relu(layer(h), 0.01)
     return h

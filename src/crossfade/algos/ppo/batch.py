@@ -52,6 +52,15 @@ class Collected(NamedTuple):
     info: dict[str, float]  # about the episodes and the actions
 
 
+class Decision(NamedTuple):
+    """What a policy decides in some states."""
+
+    action: Any  # as it was sampled
+    executed: Any  # as the world is given it
+    log_prob: Any  # of the action
+    value: Any  # of the states
+
+
 class Carry(NamedTuple):
     """What goes from one update to the next beside the network: the trainers' buffer."""
 

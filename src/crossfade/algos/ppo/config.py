@@ -1,68 +1,63 @@
 """The settings of PPO: one config for both frameworks and every mode. A system extends one with its world."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ...errors import UsageError
+from ...ranges import Count, Fraction, Layers, NotNegative, Positive, Probability, Range
 from ...run.settings import Arrays, RunConfig
 from .architecture import Architecture
 
 
 @dataclass(frozen=True)
 class PPOConfig(RunConfig):
-    n_envs: int = 256
+    n_envs: Count = 256
     """Environments that are stepped together."""
-    n_steps: int = 128
+    n_steps: Count = 128
     """Steps of each between two updates."""
-    epochs: int = 4
+    epochs: Count = 4
     """Passes over the steps of an update."""
-    minibatches: int = 4
+    minibatches: Count = 4
     """Parts of a pass, each of which makes one gradient step."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount of a step."""
-    gae_lambda: float = 0.95
+    gae_lambda: Fraction = 0.95
     """Trade-off of the advantage estimate: 0 one step, 1 the whole episode."""
     truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap"
     """Where an episode is cut off: its value goes on, the step is left out, or it counts as an end."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """How far the probability ratio may move."""
-    clip_value: float | None = 0.2
+    clip_value: Positive | None = 0.2
     """How far the value may move from the old one; none leaves it free."""
-    value_coef: float = 0.5
+    value_coef: NotNegative = 0.5
     """Weight of the value loss."""
-    entropy_coef: float = 0.01
+    entropy_coef: NotNegative = 0.01
     """Weight of the entropy bonus."""
     normalize_advantages: bool = True
     """Advantages of a minibatch have mean 0 and deviation 1."""
     normalize_observations: bool = True
     """The network sees observations in their own mean and deviation so far."""
-    floor: float = 0.0
+    floor: Probability = 0.0
     """Least probability of every legal action."""
-    target_kl: float | None = None
+    target_kl: Positive | None = None
     """An update stops before a minibatch once the policy has moved this far."""
-    lr: float = 3e-4
+    lr: Positive = 3e-4
     """Adam's learning rate at the start."""
-    lr_final: float = 0.0
+    lr_final: NotNegative = 0.0
     """Adam's learning rate after the last update; it falls linearly, counted in updates."""
-    schedule: int | None = None
+    schedule: Count | None = None
     """Updates over which the rate and a curriculum run their course; none takes `steps`."""
-    adam_eps: float = 1e-5
+    adam_eps: Positive = 1e-5
     """Adam's epsilon."""
-    clip_norm: float | None = 0.5
+    clip_norm: Positive | None = 0.5
     """Largest norm of the whole gradient."""
-    hidden: int = 64
+    hidden: Count = 64
     """Width of a hidden layer."""
-    layers: int = 2
+    layers: Layers = 2
     """Hidden layers of the trunk that actor and critic share."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("n_envs", "n_steps", "epochs", "minibatches", "hidden", "layers", "schedule"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(f"{name}: expected at least 1, got {value}.")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= (value := getattr(self, name)) <= 1:
-                raise UsageError(f"{name}: expected a number from 0 to 1, got {value}.")
         if self.n_envs * self.n_steps % self.minibatches:
             raise UsageError(
                 f"minibatches: expected a divisor of n_envs * n_steps = {self.n_envs * self.n_steps}, "
@@ -121,7 +116,7 @@ class ContinuousPPOConfig(PPOConfig):
     """Actions are tanh of a normal number, instead of one that is clipped to [-1, 1]."""
     log_std: Literal["free", "state"] = "free"
     """Deviations of the normal numbers: parameters of their own, or outputs of the network."""
-    log_std_start: float = 0.0
+    log_std_start: Annotated[float, Range(-20, 2)] = 0.0
     """Logarithm of the deviations at the start, if they are free."""
 
     def __post_init__(self):

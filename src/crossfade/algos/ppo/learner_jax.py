@@ -16,8 +16,8 @@ from ...nn.categorical_jax import Categorical
 from ...nn.distribution import Distribution
 from ...nn.gaussian_jax import Gaussian
 from ...nn.layers_jax import filled
+from ...optim import sharing_jax as sharing
 from ...optim.clipping_jax import clip_by_global_norm
-from . import sharing
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
 from .gae_jax import gae
@@ -26,7 +26,7 @@ from .network_jax import ActorCritic
 
 Info = dict[str, Array]
 Updated = tuple[ActorCritic, PyTree, Info]
-CACHE = 2**20  # bytes of a core's second cache
+_CACHE = 2**20  # bytes of a core's second cache
 
 
 def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
@@ -151,6 +151,6 @@ def _pieces(minibatch: Callable[[Int[Array, " size"]], Minibatch], index: Int[Ar
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     n, seen = len(index), jax.eval_shape(minibatch, index).observation
-    most = CACHE * max(1, cores // devices) * n // (seen.size * seen.dtype.itemsize)
+    most = _CACHE * max(1, cores // devices) * n // (seen.size * seen.dtype.itemsize)
     fewest = next(pieces for pieces in range(1, n + 1) if n % pieces == 0 and n // pieces <= max(most, 1))
     return fewest if n // fewest > most // 4 else 1  # numbers with few divisors: rather none than crumbs

@@ -1,7 +1,6 @@
 """Making an actor-critic and updating it on a rollout, in torch. Twin: learner_jax.py."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +11,10 @@ from ...envs.world import ActionSpace, Discrete
 from ...nn.categorical_torch import Categorical
 from ...nn.distribution import Distribution
 from ...nn.gaussian_torch import Gaussian
+from ...nn.parameters_torch import filled
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
+from .epochs_torch import over_epochs
 from .gae_torch import gae
 from .losses_torch import loss
 from .network_torch import ActorCritic
@@ -32,9 +33,7 @@ def make_policy(
     config: PPOConfig, observation_dim: int, actions: Distribution, parameters: Mapping[str, np.ndarray]
 ) -> ActorCritic:
     """The network of a config with the given parameters, by name, in `config.dtype`."""
-    policy = ActorCritic(observation_dim, actions, config.architecture).to(getattr(torch, config.dtype))
-    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
-    return policy
+    return filled(ActorCritic(observation_dim, actions, config.architecture), parameters, config.dtype)
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> torch.optim.Adam:
@@ -64,22 +63,35 @@ def normalized(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tenso
 
 
 def update(
-    policy: ActorCritic, optimizer: torch.optim.Adam, batch: Minibatch, actions: Distribution, config: PPOConfig
+    policy: ActorCritic,
+    optimizer: torch.optim.Optimizer,
+    minibatch: Callable[[Int[Tensor, " size"]], Minibatch],
+    index: Int[Tensor, " n"],
+    learning_rate: float,
+    actions: Distribution,
+    config: PPOConfig,
 ) -> Info:
     """One gradient step on a minibatch, and the parts of its loss."""
+    batch = minibatch(index)
+    batch = batch._replace(advantage=normalized(batch.advantage, config))
     value, info = loss(policy, batch, actions, config)
     optimizer.zero_grad()
     value.backward()
     if config.clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(policy.parameters(), config.clip_norm)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
     optimizer.step()
     return {name: quantity.detach() for name, quantity in info.items()}
 
 
 def update_epochs(
-    step: Callable[[Minibatch], Mapping[str, Any]],
+    policy: ActorCritic,
+    optimizer: torch.optim.Optimizer,
     minibatch: Callable[[Int[Tensor, " size"]], Minibatch],
     order: Int[Tensor, "epochs n"],
+    learning_rate: float,
+    actions: Distribution,
     config: PPOConfig,
 ) -> dict[str, float]:
     """All gradient steps on a rollout, and the mean over them of the parts of the loss.
@@ -87,11 +99,5 @@ def update_epochs(
     `minibatch` gives the steps of the rollout with these numbers. Once the policy has moved further than
     `config.target_kl` the remaining minibatches are skipped; `gradient_steps` counts those that were not.
     """
-    infos: list[Mapping[str, Any]] = []
-    for index in order.reshape(len(order) * config.minibatches, -1):
-        if infos and config.target_kl is not None and float(infos[-1]["approx_kl"]) > config.target_kl:
-            break
-        batch = minibatch(index)
-        infos.append(step(batch._replace(advantage=normalized(batch.advantage, config))))
-    means = {name: float(torch.stack([torch.as_tensor(i[name]) for i in infos]).mean()) for name in infos[0]}
-    return {**means, "gradient_steps": float(len(infos))}
+    step = lambda index: update(policy, optimizer, minibatch, index, learning_rate, actions, config)
+    return over_epochs(step, order, config)

@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from ...envs.world import World
+from ...envs.world import BoundWorld
 from ...nn import normalizer_jax as normalizer
 from ...nn.distribution import Distribution
 from ...nn.normalizer_jax import Statistics
+from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import shuffled
-from . import sharing
+from .acting_jax import Actor
 from .batch import Carry, Noise, Rollout
 from .config import PPOConfig
 from .learner_jax import Info
-from .network_jax import ActorCritic
 
 
 def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
@@ -33,19 +33,12 @@ def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numb
     return Noise(
         action=sharing.part(numbers(action, (*shape, actions.noise_dim), config.dtype), devices, axis=1),
         start=sharing.part(streams.uniform(start, (*shape, start_numbers), "float32"), devices, axis=1),
-        order=sharing.whole(jax.lax.map(permutation, own), devices)[: config.epochs],
+        order=sharing.gather(jax.lax.map(permutation, own), devices)[: config.epochs],
     )
 
 
 def collect(
-    policy: ActorCritic,
-    actions: Distribution,
-    world: World,
-    data: Any,
-    settings: Any,
-    carry: Carry,
-    noise: Noise,
-    config: PPOConfig,
+    actor: Actor, envs: BoundWorld, carry: Carry, noise: Noise, config: PPOConfig
 ) -> tuple[Rollout, Carry, Info]:
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
@@ -53,14 +46,12 @@ def collect(
     the returned carry.
     """
     see = lambda raw: as_seen(raw, carry.statistics, config)
-    value_of = lambda state: policy(see(world.observe(data, settings, state)))[1]
+    value_of = lambda state: actor.value(see(envs.observe(state)))
 
     def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Info]]:
-        raw, mask = world.observe(data, settings, now.state), world.mask(data, settings, now.state)
-        outputs, value = policy(see(raw))
-        outputs = actions.masked(outputs, mask)
-        action = actions.sample(outputs, noise[0])
-        after, outcome = world.step(data, settings, now.state, actions.executed(action))
+        raw, mask = envs.observe(now.state), envs.mask(now.state)
+        action, executed, log_prob, value = actor.act(see(raw), mask, noise[0])
+        after, outcome = envs.step(now.state, executed)
         reward, ended = outcome.reward.astype(value.dtype), outcome.terminated | outcome.truncated
         episode_return, episode_length = now.episode_return + reward, now.episode_length + 1
         sums = {
@@ -73,7 +64,7 @@ def collect(
         taken = Rollout(
             state=now.state,
             action=action,
-            log_prob=actions.log_prob(outputs, action),
+            log_prob=log_prob,
             value=value,
             next_value=None,
             reward=reward,
@@ -81,19 +72,19 @@ def collect(
             truncated=outcome.truncated,
         )
         following = Carry(
-            state=_where(ended, world.begin(data, settings, noise[1]), after),
+            state=_where(ended, envs.begin(noise[1]), after),
             statistics=normalizer.merge(now.statistics, raw) if config.normalize_observations else now.statistics,
             episode_return=jnp.where(ended, 0, episode_return),
             episode_length=jnp.where(ended, 0, episode_length),
         )
         return following, (taken, sums)
 
-    nothing = normalizer.start(world.observation_dim, config.dtype)
+    nothing = normalizer.start(envs.world.observation_dim, config.dtype)
     after, (taken, sums) = jax.lax.scan(step, carry._replace(statistics=nothing), (noise.action, noise.start))
     after = after._replace(statistics=_joined(carry.statistics, after.statistics, config))
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if config.truncation == "bootstrap":
-        step_again = lambda state, action: world.step(data, settings, state, actions.executed(action))[0]
+        step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
         taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
     return taken, after, _info(taken, sums, noise.action.shape[-1], config.devices)
 
@@ -128,7 +119,7 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     """The statistics of all observations so far, those of all devices among them."""
     if not config.normalize_observations:
         return before
-    return reduce(normalizer.join, sharing.each(seen, config.devices), before)
+    return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
 def _info(rollout: Rollout, sums: Info, n_actions: int, devices: int) -> Info:

@@ -1,7 +1,6 @@
 """Collecting steps of many environments on the host, by a policy of either framework. Twin: rollout_jax.py."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -10,13 +9,17 @@ from ...nn.distribution import Distribution
 from ...nn.normalizer_numpy import Statistics, merge, normalize
 from ...random import random_numpy as random
 from ...random.shuffling_numpy import shuffled
-from .batch import Carry, Noise, Rollout, Seen
+from .batch import Carry, Decision, Noise, Rollout, Seen
 from .config import PPOConfig
 
-Act = Callable[[np.ndarray, np.ndarray | None, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
-"""(observation, mask, noise) -> (action as sampled, as executed, its log-probability, value of the state)."""
-Value = Callable[[np.ndarray], np.ndarray]
-"""observation -> value of the state."""
+
+@runtime_checkable
+class _Actor(Protocol):
+    """`acting_torch.Actor`, or that of acting_jax.py with its results on the host."""
+
+    def act(self, observation: np.ndarray, mask: np.ndarray | None, noise: np.ndarray, /) -> Decision: ...
+
+    def value(self, observation: np.ndarray, /) -> np.ndarray: ...
 
 
 def draw(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
@@ -31,7 +34,7 @@ def draw(key: np.ndarray, config: PPOConfig, actions: Distribution, start_number
 
 
 def collect(
-    act: Act, value: Value, envs: Envs, carry: Carry, noise: Noise, config: PPOConfig
+    actor: _Actor, envs: Envs, carry: Carry, noise: Noise, config: PPOConfig
 ) -> tuple[Rollout, Carry, dict[str, float]]:
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
@@ -46,13 +49,13 @@ def collect(
     for t in range(config.n_steps):
         raw, mask = envs.observe().astype(config.dtype), envs.mask()
         observation = see(raw)
-        action, executed, log_prob, before = act(observation, mask, noise.action[t])
+        action, executed, log_prob, before = actor.act(observation, mask, noise.action[t])
         outcome = envs.step(executed)
         terminated, truncated = outcome.terminated, outcome.truncated
         reward, ended = outcome.reward.astype(config.dtype), terminated | truncated
         after = np.zeros_like(before)
         if truncated.any() or t == config.n_steps - 1:
-            after = value(see(envs.observe().astype(config.dtype)))
+            after = actor.value(see(envs.observe().astype(config.dtype)))
         steps.append(Rollout(Seen(observation, mask), action, log_prob, before, after, reward, terminated, truncated))
         if config.normalize_observations:
             statistics = merge(statistics, raw)

@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ...envs.world import World
+from ...envs.world import BoundWorld, World
 from ...nn.normalizer_jax import Statistics
-from . import sharing
+from ...optim import sharing_jax as sharing
+from ...optim.sharing_jax import EVERYWHERE, SHARED
+from .acting_jax import Actor
 from .batch import Carry, Minibatch, Rollout
 from .config import PPOConfig
 from .learner_jax import Info, advantages, make_actions, update_epochs
 from .network_jax import ActorCritic
 from .rollout_jax import as_seen, collect, draw
-from .sharing import EVERYWHERE, SHARED
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
 PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
@@ -59,9 +60,10 @@ def train(
         def one(now: tuple[ActorCritic, PyTree, Carry], given: tuple[Array, Any, Array]) -> tuple[tuple, Info]:
             policy, opt_state, carry = now
             step, settings, rate = given
+            envs = BoundWorld(world, data, settings)
             noise = draw(jax.random.fold_in(key, step), config, actions, world.start_numbers)
-            rollout, after, about = collect(policy, actions, world, data, settings, carry, noise, config)
-            minibatch = minibatch_of(world, data, settings, rollout, carry.statistics, config)
+            rollout, after, about = collect(Actor(policy, actions), envs, carry, noise, config)
+            minibatch = minibatch_of(envs, rollout, carry.statistics, config)
             policy, opt_state, info = update_epochs(
                 policy, tx, opt_state, minibatch, noise.order, rate, actions, config
             )
@@ -77,7 +79,7 @@ def train(
 
 
 def minibatch_of(
-    world: World, data: Any, settings: Any, rollout: Rollout, statistics: Statistics, config: PPOConfig
+    envs: BoundWorld, rollout: Rollout, statistics: Statistics, config: PPOConfig
 ) -> Callable[[Int[Array, " size"]], Minibatch]:
     """The function that gives the steps of a rollout with these numbers.
 
@@ -86,13 +88,13 @@ def minibatch_of(
     advantage = advantages(rollout, config)
     returns = rollout.value + advantage
     columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
-    gathered = sharing.whole(columns, config.devices, axis=1)
+    gathered = sharing.gather(columns, config.devices, axis=1)
     steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), gathered)  # steps and environments on one axis
 
     def minibatch(index: Int[Array, " size"]) -> Minibatch:
         take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
         state, *others = jax.tree.map(take, steps)
-        observation = as_seen(world.observe(data, settings, state), statistics, config)
-        return Minibatch(observation, world.mask(data, settings, state), *others)
+        observation = as_seen(envs.observe(state), statistics, config)
+        return Minibatch(observation, envs.mask(state), *others)
 
     return minibatch

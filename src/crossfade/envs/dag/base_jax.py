@@ -106,7 +106,10 @@ class Env(ABC, Generic[P]):
         return _each(self.features, state.done.ndim, state.x).astype(dtype)
 
     def log_reward(self, state: State) -> Float[Array, "*batch"]:
-        """log R(x), done or not, in JAX's default float. Where x may not stop: the extension the class documents."""
+        """log R(x), done or not; where x may not stop, the extension that the class documents.
+
+        NumPy computes in float64, JAX in its default float.
+        """
         return _each(self.log_r, state.done.ndim, state.x)
 
     def index(self, state: State) -> Int[Array, "*batch"]:
@@ -171,7 +174,7 @@ class Env(ABC, Generic[P]):
 
 
 def check_action(env: Env, state: State, action: Int[Array, "*batch"]) -> None:
-    """Raise unless every action is valid in its state: a debugging aid for concrete arrays, outside of `jit`."""
+    """Raise unless every action is valid in its state: a debugging aid, not part of `step`; not under `jit`."""
     mask = np.asarray(env.forward_mask(state))
     valid = np.take_along_axis(mask, np.asarray(action)[..., None], axis=-1)[..., 0] | np.asarray(state.done)
     if not valid.all():

@@ -107,7 +107,10 @@ class Env(ABC, Generic[P]):
         return self.features(state.x).astype(dtype)
 
     def log_reward(self, state: State) -> Float[Array, "*batch"]:
-        """log R(x) in float64, done or not. Where x may not stop it is the extension that the class documents."""
+        """log R(x), done or not; where x may not stop, the extension that the class documents.
+
+        NumPy computes in float64, JAX in its default float.
+        """
         value = self.log_r(state.x)
         check_reward(self, state.x, value)
         return value
@@ -174,7 +177,7 @@ class Env(ABC, Generic[P]):
 
 
 def check_action(env: Env, state: State, action: Int[Array, "*batch"]) -> None:
-    """Raise unless every action is valid in its state: a debugging aid, not part of `step`."""
+    """Raise unless every action is valid in its state: a debugging aid, not part of `step`; not under `jit`."""
     valid = np.take_along_axis(env.forward_mask(state), action[..., None], axis=-1)[..., 0] | state.done
     if not valid.all():
         where = tuple(int(i) for i in np.argwhere(~valid)[0])

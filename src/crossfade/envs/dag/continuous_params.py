@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
+from ...ranges import check
+
 EDGE = 1e-6
 """Ratios are kept this far from 0 and 1, where densities may be infinite."""
 
@@ -11,6 +13,9 @@ class ContinuousParams(ABC):
     """Base of the frozen dataclasses that define continuous environments."""
 
     n_dim: int
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @property
     @abstractmethod

@@ -1,11 +1,13 @@
 """What the params of every discrete environment state: sizes and the source, the same for both twins."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int32
 
+from ...ranges import check
 from .target import Target
 
 
@@ -16,6 +18,9 @@ class Params(ABC):
     here are facts that follow from the fields. A class of your own also says where its two environments are, in class
     attributes: `numpy = "my_env:LineNumpy"` and `jax = "my_env:LineJax"`. docs/own_environment.md tells the story.
     """
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @property
     @abstractmethod
@@ -57,6 +62,16 @@ class Params(ABC):
         return None
 
     @property
+    def footprint(self) -> int:
+        """Bytes of the tables that the environment is made of, if they can be many."""
+        return 0
+
+    @property
+    def node_bytes(self) -> int:
+        """Bytes of what a loss needs of an object that was visited: its observation, its masks."""
+        return 4 * self.observation_dim + self.n_actions + self.n_parents
+
+    @property
     def target(self) -> Target | None:
         """Exact draws from R / Z, where the form of the reward gives them (see target.py)."""
         return None
@@ -65,6 +80,11 @@ class Params(ABC):
 P = TypeVar("P", bound=Params)
 
 
-def countable(n: int) -> int | None:
-    """`n` where 32-bit indices can number so many states, else None."""
-    return n if n < 2**31 else None
+def countable(counts: Iterable[int]) -> int | None:
+    """The sum of the counts where 32-bit indices can number so many states, else None; it stops counting there."""
+    total = 0
+    for count in counts:
+        total += count
+        if total >= 2**31:
+            return None
+    return total

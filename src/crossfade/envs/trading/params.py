@@ -2,9 +2,9 @@
 scalar.py."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from ...errors import UsageError
+from ...ranges import Range, check
 
 START_NUMBERS = 5  # uniform numbers from which the beginning of an episode is drawn
 POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
@@ -118,21 +118,20 @@ class TradingParams:
         BREAK_EVEN and TRAIL are legal.
     """
 
+    numpy: ClassVar[str] = "crossfade.envs.trading.trading_numpy:Trading"
+    jax: ClassVar[str] = "crossfade.envs.trading.trading_jax:Trading"
+
     phase: Literal[1, 2] = 1
     """1: HOLD, BUY, SELL. 2: also management of the stop."""
-    window: int = 20
-    """Bars that a policy sees."""
-    n_features: int = 11
+    window: Annotated[int, Range(1, 61)] = 20
+    """Bars that a policy sees; an episode begins after 60 at the earliest."""
+    n_features: Annotated[int, Range(1, 10_000)] = 11
     """Features per bar."""
     rules: Rules = Rules()
     """The switches."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.window <= 61 or self.n_features < 1:
-            raise UsageError(
-                f"expected a window of 1 to 61 bars (an episode begins after 60 at the earliest) and at least one "
-                f"feature, got window={self.window} and n_features={self.n_features}."
-            )
+        check(self)
 
     @property
     def n_actions(self) -> int:

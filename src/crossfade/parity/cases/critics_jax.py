@@ -28,7 +28,7 @@ class Critic(eqx.Module):
 
 
 class Critics(eqx.Module):
-    """Several critics, and slow copies of them that only ever follow; leaves have a leading axis, one entry each."""
+    """An ensemble of critics and their target networks, which are moved by an exponential average alone."""
 
     online: Critic
     target: Critic

@@ -24,7 +24,7 @@ class Critic(nn.Module):
 
 
 class Critics(nn.Module):
-    """Several critics, and slow copies of them that only ever follow."""
+    """An ensemble of critics and their target networks, which are moved by an exponential average alone."""
 
     def __init__(self, obs_size: int = 3, action_size: int = 2, width: int = 16, n: int = 2):
         super().__init__()

@@ -16,9 +16,10 @@ RECORD = System(
         "crossfade.systems.gflownet.twin:gflownet",
     ),
     bench=Item("iterations per second of every mode", "crossfade.systems.gflownet.bench:main"),
-    effort="crossfade.algos.gflownet.evaluation:SamplingEffort",
-    population="crossfade.systems.gflownet.population:Population",
-    formats="crossfade.systems.gflownet.formats:FORMATS",
+    effort="crossfade.algos.gflownet.evaluation.evaluate:SamplingEffort",
+    population="crossfade.systems.gflownet.population_jax:Population",
+    examine="crossfade.systems.gflownet.examine:examine",
+    formats="crossfade.systems.gflownet.published.formats_torch:FORMATS",
     presets={
         # A minute's climb: small enough for the slowest mode, large enough to learn the target.
         "demo": ("env=hypergrid", "env.length=8", "env.n_dim=2", "hidden=64", "steps=600", *EVERY_50),
@@ -57,5 +58,17 @@ RECORD = System(
         Measure("train/mean_log_reward", "mean log R", "higher"),
         Measure("train/mean_length", "mean length"),
     ),
-    tiny=("env=hypergrid", "env.length=4", "env.n_dim=2", "hidden=16", "batch_size=16", "steps=8", "chunk=4"),
+    tiny=(
+        "env=hypergrid",
+        "env.length=4",
+        "env.n_dim=2",
+        "hidden=16",
+        "batch_size=16",
+        "replay_batch=4",
+        "replay_capacity=20",
+        "lr_period=3",
+        "lr_gamma=0.5",
+        "steps=8",
+        "chunk=4",
+    ),
 )

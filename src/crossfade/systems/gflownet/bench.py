@@ -1,21 +1,23 @@
 """`crossfade bench gflownet`: iterations per second of a GFlowNet in every mode, and what the promises say of them.
 
-A setting is measured in a process of its own (gflownet_worker.py), with all of the machine's cores and without
+A setting is measured in a process of its own (bench_worker.py), with all of the machine's cores and without
 compilations kept from before. Beside the speed stand two shares. *padding*: of the states on which the learner
 evaluates the networks, those that were not visited or that stand there a second time. *of peak*: the arithmetic that
 the algorithm needs (the networks forward and backward, once for each distinct state of a batch) per second, as a share
 of the fastest float32 matrix products that torch or JAX make on this machine; work done in vain does not count.
 """
 
-import json
-import os
-import statistics
-import subprocess
 import sys
 from typing import Any
 
-from ...bench.ending import end
-from ...errors import CrossfadeError
+from ...bench.harness import (
+    end,
+    measure_in_process,
+    median_ratio,
+    print_circumstances,
+    print_promise,
+    wide_console,
+)
 from ...run.provenance import session
 
 BASE, EARLY, TABLE, SCAN, FULL = (
@@ -49,7 +51,7 @@ PROMISES = (
     (LAST, FULL, EARLY, 1.0),
     (LAST, FULL, SCAN, 2.0),
 )
-FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+WORKER = "crossfade.systems.gflownet.bench_worker"
 
 
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
@@ -65,14 +67,15 @@ def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
     for i, (name, (words, contenders, trains)) in enumerate(SETTINGS.items(), 1):
         if progress:
             print(f"setting {i} of {len(SETTINGS)}: {name}", file=sys.stderr)
-        settings[name] = _process(
+        settings[name] = measure_in_process(
+            WORKER,
             {
                 "words": words,
                 "contenders": contenders,
                 "train": train if trains else 0,
                 "rounds": rounds,
                 "seconds": seconds,
-            }
+            },
         )
     return {"session": session(), "rounds": rounds, "settings": settings, "promises": promises(settings)}
 
@@ -82,8 +85,7 @@ def promises(settings: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for setting, contender, baseline, needed in PROMISES:
         measured = settings[setting]["contenders"]
-        pairs = zip(*(measured[name]["rounds"] for name in (baseline, contender)), strict=True)
-        ratio = statistics.median(slow["wall"] / fast["wall"] for slow, fast in pairs)
+        ratio = median_ratio(measured[baseline]["rounds"], measured[contender]["rounds"], "wall")
         row = {"setting": setting, "contender": contender, "baseline": baseline}
         rows.append({**row, "ratio": ratio, "needed": needed, "kept": ratio >= needed})
     return rows
@@ -91,13 +93,10 @@ def promises(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def show(record: dict[str, Any]) -> None:
     """Tables for people."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    console.width = max(console.width, 120)  # a pipe would get 80 columns and broken words
-    versions = ", ".join(f"{name} {number}" for name, number in record["session"]["versions"].items())
-    console.print(f"{record['session']['cores']} cores; {versions}")
+    console = wide_console()
+    print_circumstances(console, record["session"])
     for name, setting in record["settings"].items():
         work, peak = setting["work"], setting["peak_flops"]
         console.print(_table(Table, name, setting["contenders"]))
@@ -109,11 +108,8 @@ def show(record: dict[str, Any]) -> None:
             soft_wrap=True,
         )
     for row in record["promises"]:
-        console.print(
-            f"{'PASS' if row['kept'] else 'FAIL'}  {row['setting']}: {row['contender']} is {row['ratio']:.2f}x "
-            f"{row['baseline']}, promised {row['needed']:g}x",
-            soft_wrap=True,
-        )
+        found = f"{row['contender']} is {row['ratio']:.2f}x {row['baseline']}, promised {row['needed']:g}x"
+        print_promise(console, row["kept"], f"{row['setting']}: {found}")
 
 
 def _table(table_class: Any, title: str, contenders: dict[str, Any]) -> Any:
@@ -133,11 +129,3 @@ def _table(table_class: Any, title: str, contenders: dict[str, Any]) -> Any:
             *(f"{row['its'] / contenders[base]['its']:.3g}" for base in ("torch", BASE)),
         )
     return table
-
-
-def _process(request: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "crossfade.systems.gflownet.bench_worker", json.dumps(request)]
-    finished = subprocess.run(command, capture_output=True, text=True, env=os.environ | FRESH)
-    if finished.returncode:
-        raise CrossfadeError(f"a process of the bench failed:\n{finished.stderr[-2000:]}")
-    return json.loads(finished.stdout.splitlines()[-1])

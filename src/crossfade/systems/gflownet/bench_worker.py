@@ -1,4 +1,4 @@
-"""One process of the GFlowNet bench: all contenders in one setting. Prints JSON; gflownet.py says what is asked.
+"""One process of the GFlowNet bench: all contenders in one setting. Prints JSON; bench.py says what is asked.
 
 Contenders take turns in rounds, so that a disturbance of the machine meets all of them. All hold the same policy, and
 the learning rates are next to nothing: it stays the same however many iterations a contender makes, and with it the
@@ -7,34 +7,36 @@ length of trajectories. A chunk ends when its metrics are on the host.
 
 import json
 import os
-import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 
-from ...algos.gflownet import init, nodes_numpy
+from ...algos.gflownet import initial_parameters
 from ...algos.gflownet.batch import Batch, Trajectories
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.policy_torch import Policy
+from ...algos.gflownet.sampling import nodes_numpy
 from ...bench.flops import matrix_peak, per_node
+from ...bench.harness import peak_memory_mb
 from ...config import apply
 from ...envs.dag.base_numpy import State
 from ...envs.dag.registry import make
 from ...random import random_numpy as random
 from ...trainers.making import make_trainer
-from ...trainers.system import Info, Snapshot
+from ...trainers.system import Info, Snapshot, TorchSystem
 from ...trainers.torch_pure import TorchPureTrainer
 from . import RECORD
 from .discrete_torch import System
 
 STILL = ("lr=1e-12", "lr_z=1e-12")
-CAPACITIES = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)  # of the compiled updates in full.py, as shares of all visits
+CAPACITIES = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 1)  # of the compiled updates in training_jax.py, as shares of all visits
 BATCHES = 16  # over which lengths and numbers of states are averaged
 
 
@@ -51,14 +53,14 @@ class EarlyStop(TorchPureTrainer):
     visited states, each once, by a step that is compiled for any number of them."""
 
     def __init__(self, system: System, snapshot: Snapshot, step: int):
-        super().__init__(system, snapshot, step)
+        super().__init__(cast(TorchSystem, system), snapshot, step)
         self.gflownet = system
         if not self.notes:
             self.update = system.pure_update(self.policy, partial(torch.compile, dynamic=True))
 
     def iterate(self, step: int) -> Info:
         system = self.gflownet
-        trajectories = system.sample(self.policy, random.fold_in(system.key, step))
+        trajectories = system.sample(cast(Policy, self.policy), random.fold_in(system.key, step))
         batch = visited(trajectories, system.env).floats_as(system.config.dtype)
         self.state, info = self.update(self.state, system.tensors(batch))
         self.policy.load_state_dict(self.state.params)
@@ -85,42 +87,42 @@ def distinct(trajectories: Trajectories) -> int:
     return len(np.unique(trajectories.x[:-1][trajectories.valid], axis=0))
 
 
-def each_once(trajectories: Trajectories, env: Any) -> int:
+def distinct_states(trajectories: Trajectories, env: Any) -> int:
     return distinct(trajectories)
 
 
-def every_step(trajectories: Trajectories, env: Any) -> int:
+def padded_states(trajectories: Trajectories, env: Any) -> int:
     return trajectories.x[..., 0].size
 
 
-def to_the_longest(trajectories: Trajectories, env: Any) -> int:
+def states_to_longest(trajectories: Trajectories, env: Any) -> int:
     return (longest(trajectories) + 1) * trajectories.valid.shape[1]
 
 
-def every_state(trajectories: Trajectories, env: Any) -> int:
+def all_states(trajectories: Trajectories, env: Any) -> int:
     return env.n_states
 
 
-def as_jax_full(trajectories: Trajectories, env: Any) -> int:
-    visits = every_step(trajectories, env)
+def jax_full_nodes(trajectories: Trajectories, env: Any) -> int:
+    visits = padded_states(trajectories, env)
     if env.n_states is not None and env.n_states <= visits:
         return env.n_states
     return min(n for share in CAPACITIES if (n := int(np.ceil(visits * share))) >= distinct(trajectories))
 
 
 CONTENDERS: dict[str, Contender] = {
-    "torch": Contender(("mode=torch",), to_the_longest),
-    "torch_pure": Contender(("mode=torch_pure", "execution=dense"), every_step),
+    "torch": Contender(("mode=torch",), states_to_longest),
+    "torch_pure": Contender(("mode=torch_pure", "execution=dense"), padded_states),
     "torch_pure, early stop": Contender(
         ("mode=torch_pure", "execution=dense"),
-        each_once,
+        distinct_states,
         lambda config, snapshot: EarlyStop(System(config), snapshot, 0),
     ),
-    "torch_pure, table": Contender(("mode=torch_pure", "execution=table"), every_state),
-    "jax_minimal": Contender(("mode=jax_minimal", "execution=dense"), every_step),
-    "jax_policy": Contender(("mode=jax_policy", "execution=dense"), every_step),
-    "jax_full, plain scan": Contender(("mode=jax_full", "execution=dense"), every_step),
-    "jax_full": Contender(("mode=jax_full",), as_jax_full),
+    "torch_pure, table": Contender(("mode=torch_pure", "execution=table"), all_states),
+    "jax_minimal": Contender(("mode=jax_minimal", "execution=dense"), padded_states),
+    "jax_policy": Contender(("mode=jax_policy", "execution=dense"), padded_states),
+    "jax_full, plain scan": Contender(("mode=jax_full", "execution=dense"), padded_states),
+    "jax_full": Contender(("mode=jax_full",), jax_full_nodes),
 }
 
 
@@ -137,11 +139,11 @@ def measure(words: list[str], contenders: list[str], train: int, rounds: int, se
     snapshot = Snapshot(trained(config, train))
     running, results = {}, {}
     for name in contenders:
-        contender, before = CONTENDERS[name], _rss_mb()
+        contender, before = CONTENDERS[name], peak_memory_mb()
         trainer = contender.make(apply(config, (*contender.words, *STILL)), snapshot)
         compiling, chunk = _warm_up(trainer, seconds)
         running[name] = (trainer, chunk)
-        results[name] = {"compile_s": compiling, "rss_mb": _rss_mb() - before, "rounds": []}
+        results[name] = {"compile_s": compiling, "rss_mb": peak_memory_mb() - before, "rounds": []}
     for number in range(rounds):
         for name, (trainer, chunk) in running.items():
             results[name]["rounds"].append(_turn(trainer, number * chunk, chunk))
@@ -154,7 +156,7 @@ def measure(words: list[str], contenders: list[str], train: int, rounds: int, se
         "peak_flops": peak,
         "work": work,
         "contenders": results,
-        "peak_rss_mb": _rss_mb(),
+        "peak_rss_mb": peak_memory_mb(),
         "load": os.getloadavg()[0],
     }
 
@@ -179,7 +181,7 @@ def _work(config: GFlowNetConfig, snapshot: Snapshot, contenders: list[str]) -> 
         "longest": statistics.fmean(map(longest, batches)),
         "distinct": states,
         "nodes": {n: statistics.fmean(CONTENDERS[n].nodes(batch, env) for batch in batches) for n in contenders},
-        "flops": states * per_node(init.shapes(config, env), env.observation_dim),
+        "flops": states * per_node(initial_parameters.shapes(config, env), env.observation_dim),
     }
 
 
@@ -211,10 +213,6 @@ def _figures(turns: list[dict[str, float]]) -> dict[str, float]:
         "wall_ms": 1e3 * middle,
         "cpu_ms": 1e3 * statistics.median(cpu),
     }
-
-
-def _rss_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

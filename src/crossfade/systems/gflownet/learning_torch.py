@@ -5,10 +5,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ...algos.gflownet import learner_torch, pure
+from ...algos.gflownet import learner_torch, pure_update_torch
 from ...algos.gflownet.config import GFlowNetConfig
+from ...algos.gflownet.optimizer import optimizer_record
 from ...bridge.optimizers_torch import advance
 from ...errors import NoCounterpart
+from ...optim.state import OptimizerState
 from ...trainers.system import Info, Objective, PureState, Scheduled
 
 SOLE = "policy"
@@ -22,6 +24,9 @@ class Learning:
 
     def make_optimizers(self, policy: nn.Module) -> dict[str, Scheduled]:
         return {SOLE: Scheduled(*learner_torch.make_optimizer(self.config, policy))}
+
+    def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
+        return {SOLE: optimizer_record(self.config, self.parameters(), step)}  # pyright: ignore
 
     def loss(self, policy: nn.Module, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """The value to make small on a batch, and what is logged with it."""
@@ -56,7 +61,7 @@ class Learning:
     def pure_update(
         self, policy: nn.Module, compile: Callable[[Any], Any]
     ) -> Callable[[PureState, Any], tuple[PureState, Info]]:
-        step = compile(pure.make_update(policy, self.config, self.objective))
+        step = compile(pure_update_torch.make_update(policy, self.config, self.objective))
 
         def update(state: PureState, batch: Any) -> tuple[PureState, Info]:
             params, moments, info = step(state.params, state.moments[SOLE], batch)

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ...algos.gflownet.config import GFlowNetConfig
-from ...algos.gflownet.known import draws, graph_of, target_of
 from ...envs.dag.continuous_params import ContinuousParams
 from ...envs.dag.grid.view import pairs, plane, sampled_plane
+from ...envs.dag.ground_truth import graph_of, target_draws, target_of
 from ...random import random_numpy as random
 from ...run.plots import COLOURS, INK, STYLE, Figure, matplotlib, to_svg
 
@@ -42,7 +42,7 @@ def _grid(params: Any, runs: dict[str, Path]) -> list[tuple[str, str]]:
         }
         origin = "exact"
     elif graph is None and (learned := _load(runs, "objects")) and target_of(params) is not None:
-        drawn = draws(params, DRAWS, tuple(map(int, random.key(0))))
+        drawn = target_draws(params, DRAWS, tuple(map(int, random.key(0))))
         panels = {
             title: [sampled_plane(x, params, pair) for pair in pairs(params)]
             for title, x in {"target": drawn, **learned}.items()

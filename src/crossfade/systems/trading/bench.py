@@ -18,8 +18,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ...bench.ending import end
-from ...errors import CrossfadeError
+from ...bench.harness import Process, end, median_ratio, print_circumstances, print_promise, wide_console
 from ...run.provenance import session
 from .bench_worker import missing
 
@@ -110,7 +109,7 @@ PROMISES = (
     Promise(SMALL, FULL, "ratio", 1.5, PURE),
     Promise(LARGE, FULL, "gigabytes", 2.0),
 )
-FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+WORKER = "crossfade.systems.trading.bench_worker"
 
 
 def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
@@ -147,7 +146,8 @@ def measure(
             if name == PANDAS and (why := "; ".join(missing())):
                 found[name] = {"left_out": why}
                 continue
-            running[name] = Process(request)
+            own = {key: value for key, value in request.items() if key != "cores"}
+            running[name] = Process(WORKER, own, request["cores"])
             found[name] = {**running[name].ready, "rounds": []}
         for _ in range(rounds):
             for name, process in running.items():
@@ -198,7 +198,7 @@ def promises(settings: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, A
         fastest, ratios = max(own, key=lambda row: row["steps"]), {}
         if promise.baseline is not None:
             beside = _variants(promise.baseline, settings[promise.setting])
-            ratios = {name: _ratio(row["rounds"], fastest["rounds"]) for name, row in beside.items()}
+            ratios = {n: median_ratio(row["rounds"], fastest["rounds"], "wall_step") for n, row in beside.items()}
             found = min(ratios.values(), default=None)
         else:
             found = fastest["steps"] if promise.figure == "steps" else max(row["gigabytes"] for row in own)
@@ -206,11 +206,6 @@ def promises(settings: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, A
         kept = found is not None and (found >= promise.needed if least else found <= promise.needed)
         rows.append({**promise._asdict(), "found": found, "ratios": ratios, "kept": kept})
     return rows
-
-
-def _ratio(slow: list[dict[str, float]], fast: list[dict[str, float]]) -> float:
-    """The median over the rounds of the ratio of speeds within a round."""
-    return statistics.median(one["wall_step"] / other["wall_step"] for one, other in zip(slow, fast, strict=True))
 
 
 def _variants(name: str, measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -221,19 +216,16 @@ def _variants(name: str, measured: dict[str, dict[str, Any]]) -> dict[str, dict[
 
 def show(record: dict[str, Any]) -> None:
     """Tables for people."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    console.width = max(console.width, 120)  # a pipe would get 80 columns and broken words
-    versions = ", ".join(f"{name} {number}" for name, number in record["session"]["versions"].items())
-    console.print(f"{record['session']['cores']} cores; {versions}")
+    console = wide_console()
+    print_circumstances(console, record["session"])
     peak = record["peak_flops"]
     console.print(f"matrix products: torch {peak['torch'] / 1e9:.0f}, JAX {peak['jax'] / 1e9:.0f} GFLOP/s")
     for name, contenders in record["settings"].items():
         console.print(_table(Table, name, contenders))
     for row in record["promises"]:
-        console.print(f"{'PASS' if row['kept'] else 'FAIL'}  {row['setting']}: {_words(row)}", soft_wrap=True)
+        print_promise(console, row["kept"], f"{row['setting']}: {_words(row)}")
 
 
 def _words(row: dict[str, Any]) -> str:
@@ -272,31 +264,3 @@ def matrix_peak() -> dict[str, float]:
     command = "import json; from crossfade.bench.flops import matrix_peak; print(json.dumps(matrix_peak(4.0)))"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
-
-
-class Process:
-    """A contender that has made its first passes and waits for its turns."""
-
-    def __init__(self, request: dict[str, Any]):
-        request = dict(request)
-        cores = sorted(os.sched_getaffinity(0))[-request.pop("cores") :]
-        command = [sys.executable, "-m", "crossfade.systems.trading.bench_worker", json.dumps(request)]
-        pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        pin = lambda: os.sched_setaffinity(0, cores)  # before any library counts the cores and starts its threads
-        self.process = subprocess.Popen(command, **pipes, text=True, env=os.environ | FRESH, preexec_fn=pin)
-        self.ready = self._answer()
-
-    def turn(self, passes: int) -> dict[str, float]:
-        assert self.process.stdin
-        self.process.stdin.write(f"{passes}\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def close(self) -> None:
-        self.process.communicate()
-
-    def _answer(self) -> dict[str, float]:
-        assert self.process.stdout
-        if line := self.process.stdout.readline():
-            return json.loads(line)
-        raise CrossfadeError(f"a process of the bench failed:\n{self.process.communicate()[1][-2000:]}")

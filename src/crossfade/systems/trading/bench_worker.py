@@ -20,7 +20,7 @@ from ...algos.ppo.batch import Noise
 from ...algos.ppo.config import PPOConfig
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import START_NUMBERS, TradingParams
-from ...envs.world import BareOutcome
+from ...envs.world import BareOutcome, BoundWorld
 from ...nn.distribution import Distribution
 
 STEPS = 128  # of every account in a pass
@@ -141,9 +141,8 @@ class NumpyWorld:
         from ...envs.vector_numpy import Vectorized
 
         self.task, self.steps = Task(n, days), n * STEPS
-        world = Trading(self.task.params)
-        given = self.task.market, self.task.settings
-        self.accounts = Vectorized(world, *given, world.begin(*given, self.task.uniform[0]))
+        world = BoundWorld(Trading(self.task.params), self.task.market, self.task.settings)
+        self.accounts = Vectorized(world, world.begin(self.task.uniform[0]))
 
     def once(self) -> None:
         accounts: Any = self.accounts

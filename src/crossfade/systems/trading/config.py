@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from ...algos.ppo.architecture import Architecture
 from ...algos.ppo.config import PPOConfig
@@ -11,8 +11,10 @@ from ...envs.trading.importers import store
 from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
 from ...errors import UsageError
+from ...ranges import Count, Natural, Range, Seed
+from ...run.memory import network_bytes
 from ...run.settings import Arrays, RunConfig
-from .curriculum import Curriculum, check_value
+from .curriculum import COMMISSION, DRAWDOWN, FORCED, STOP_ATR, Curriculum
 
 
 @dataclass(frozen=True)
@@ -25,59 +27,59 @@ class TradingConfig(PPOConfig):
     """Contracts that are traded, one in each episode."""
     data: str | None = None
     """Folder of imported bars; none takes the synthetic market."""
-    folds: int = 0
+    folds: Natural = 0
     """Walk-forward parts of the data; 0 learns from all but what is held out: the last fifth of imported bars."""
-    fold: int = 0
+    fold: Natural = 0
     """Which of the parts is held out, counted from 0; what is learned from lies before it."""
-    embargo: int = 1
+    embargo: Natural = 1
     """Sessions left out between those learned from and those held out."""
     market: MarketMode = "default"
     """Which synthetic market: the default, or one with a known truth; `bootstrap` resamples the days of `data`."""
-    days: int = 60
+    days: Count = 60
     """Days to learn from; of imported bars all of them."""
-    eval_days: int = 60
+    eval_days: Count = 60
     """Days held out, of another seed, on which the greedy policy is judged."""
-    data_seed: int = 0
+    data_seed: Seed = 0
     """Seed of the days."""
     features: Literal["sound", "seed8"] = "sound"
     """What is seen of a bar: scale-free features, or the published raw columns."""
     costs: bool = True
     """Whether trading costs slippage and commissions."""
-    contracts: int = 1
+    contracts: Count = 1
     """Size of a position."""
-    commission: float | None = None
+    commission: Annotated[float, COMMISSION] | None = None
     """Dollars per contract and side; none takes the contract's own."""
-    drawdown: float = 15_000.0
+    drawdown: Annotated[float, DRAWDOWN] = 15_000.0
     """Dollars below the highest equity so far at which the account is bust."""
-    lock: float | None = 100.0
+    lock: Annotated[float, Range(0, 1e6)] | None = 100.0
     """Dollars above the first balance at which that limit stops rising; none lets it rise for ever."""
-    liquidation: float = 0.0
+    liquidation: Annotated[float, Range(0, 1e6)] = 0.0
     """Dollars above the limit below which a position is closed; 0 leaves it open."""
-    stop_atr: float = 1.5
+    stop_atr: Annotated[float, STOP_ATR] = 1.5
     """Distance of the stop in average true ranges."""
-    stop_cap: float | None = 500.0
+    stop_cap: Annotated[float, Range(above=0, most=1e6)] | None = 500.0
     """Dollars that one contract may lose to its stop at most; none leaves the distance as it is."""
-    forced: float = 0.0
+    forced: Annotated[float, FORCED] = 0.0
     """Share of the episodes that begin with a position, on a random side and at a random profit."""
-    forced_atr: float = 1.0
+    forced_atr: Annotated[float, Range(0, 100)] = 1.0
     """How far from the close such a position was entered at most, in average true ranges."""
     curriculum: Curriculum = Curriculum()
     """What changes as training goes on: `curriculum.drawdown=0:15000,0.5:5000,1:2500`."""
     network: Literal["mlp", "seed"] = "mlp"
     """A tanh trunk of `layers` times `hidden`, or the published 256-256 trunk with LayerNorm and heads of 128."""
-    target_ratio: int = 3
+    target_ratio: Annotated[int, Range(1, 100)] = 3
     """Distance of the target in distances of the stop."""
-    max_bars: int = 1_000_000
+    max_bars: Annotated[int, Range(1, 10**9)] = 1_000_000
     """Bars after which an episode is cut off, if its session has not ended."""
-    steps: int = 500
+    steps: Count = 500
     """Updates in all."""
-    chunk: int = 10
+    chunk: Count = 10
     """Updates between two looks at the clock, the log and Ctrl-C; one compiled call in jax_full."""
-    log_every: int = 10
+    log_every: Count = 10
     """Updates per row of the log."""
-    eval_every: int = 100
+    eval_every: Natural = 100
     """Updates between evaluations; 0 evaluates only at the end."""
-    checkpoint_every: int = 100
+    checkpoint_every: Natural = 100
     """Updates between checkpoints; one is also written at the end and when the run is stopped."""
 
     def __post_init__(self):
@@ -85,26 +87,13 @@ class TradingConfig(PPOConfig):
         if not self.markets:
             raise UsageError("markets: expected at least one contract, got none.")
         for name in self.markets:
-            if (most := contract(name).max_contracts) < self.contracts or self.contracts < 1:
+            if (most := contract(name).max_contracts) < self.contracts:
                 raise UsageError(f"contracts: expected 1 to {most} of {name}, got {self.contracts}.")
-        for name in ("days", "eval_days", "target_ratio", "max_bars"):
-            if (value := getattr(self, name)) <= 0:
-                raise UsageError(f"{name}: expected a positive number, got {value}.")
-        for name in ("folds", "fold", "embargo"):
-            if (value := getattr(self, name)) < 0:
-                raise UsageError(f"{name}: expected 0 or more, got {value}.")
-        for name, most in (("max_bars", 10**9), ("target_ratio", 100), ("forced_atr", 100)):
-            if not 0 <= (value := getattr(self, name)) <= most:
-                raise UsageError(f"{name}: expected 0 to {most}, got {value}.")
+        if len(set(self.markets)) < len(self.markets):
+            raise UsageError(f"markets: expected each contract once, got {','.join(self.markets)}.")
         if self.fold >= max(self.folds, 1):
             raise UsageError(f"fold: expected less than folds={self.folds}, counted from 0, got {self.fold}.")
-        for field in fields(Curriculum):
-            if (value := getattr(self, field.name)) is not None:
-                check_value(field.name, value, field.name)
-        for name in ("lock", "liquidation", "stop_cap"):
-            if (value := getattr(self, name)) is not None and not 0 <= value <= 1e6:
-                raise UsageError(f"{name}: expected 0 to 1,000,000 dollars, got {value}.")
-        if not 0 <= self.floor * self.params.n_actions <= 1:
+        if self.floor * self.params.n_actions > 1:
             raise UsageError(
                 f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "
                 f"got {self.floor}."
@@ -133,6 +122,15 @@ class TradingConfig(PPOConfig):
         """Inputs and actions of the network that this one may have grown from: phase 2 can from phase 1."""
         first = replace(self.env, phase=1)
         return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
+
+    def footprint(self) -> dict[str, int]:
+        params, bars = self.params, 390 * (self.days + self.eval_days) * len(self.markets)
+        network = network_bytes(params.observation_dim, self.hidden, self.layers, params.n_actions + 1, self.dtype)
+        return {
+            "of networks (hidden, layers)": network if self.network == "mlp" else 0,
+            "of steps (n_envs, n_steps)": 4 * self.n_envs * self.n_steps * (params.n_actions + 4),
+            "of days (days, eval_days, env.n_features)": 0 if self.data else 4 * bars * (params.n_features + 7),
+        }
 
     def course(self, update: int) -> dict[str, float]:
         """The rate, the curriculum, and progress where rewards depend on it."""

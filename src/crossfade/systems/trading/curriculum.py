@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, fields
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 from ...errors import UsageError
+from ...ranges import Range, check_value, kinds, range_of
 
 Knots = tuple[str, ...]
-LIMITS = {  # the least value of a setting, whether it may be taken, and the largest that int32 has room for
-    "drawdown": (0.0, False, 1e6),
-    "stop_atr": (0.0, False, 100.0),
-    "commission": (0.0, True, 1e4),
-    "forced": (0.0, True, 1.0),
-}
+# What each setting may be, here and in the config; the largest are those that int32 has room for.
+DRAWDOWN = Range(above=0, most=1e6)
+STOP_ATR = Range(above=0, most=100)
+COMMISSION = Range(0, 1e4)
+FORCED = Range(0, 1, noun="a probability")
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Curriculum:
     way, too; forced positions are for episodes to come.
     """
 
-    drawdown: Knots = ()
+    drawdown: Annotated[Knots, DRAWDOWN] = ()
     """Dollars below the highest equity at which the account is bust: `0:15000,0.5:5000,1:2500`."""
-    stop_atr: Knots = ()
+    stop_atr: Annotated[Knots, STOP_ATR] = ()
     """Distance of the stop in average true ranges."""
-    commission: Knots = ()
+    commission: Annotated[Knots, COMMISSION] = ()
     """Dollars per contract and side."""
-    forced: Knots = ()
+    forced: Annotated[Knots, FORCED] = ()
     """Share of the episodes that begin with a position."""
 
     def __post_init__(self) -> None:
@@ -66,12 +66,4 @@ def _check(name: str, knots: list[tuple[float, float]]) -> None:
     if any(len(list(same)) > 2 for _, same in groupby(progress)):
         raise UsageError(f"curriculum.{name}: expected at most two knots at one progress (a jump), got {progress}.")
     for _, value in knots:
-        check_value(name, value, f"curriculum.{name}")
-
-
-def check_value(name: str, value: float, key: str) -> None:
-    """Refuses what a setting cannot be; `key` is what the user calls it."""
-    least, allowed, largest = LIMITS[name]
-    if not least <= value <= largest or (value == least and not allowed):
-        bound = "at least" if allowed else "above"
-        raise UsageError(f"{key}: expected a value {bound} {least:g} and at most {largest:g}, got {value:g}.")
+        check_value(f"curriculum.{name}", value, float, range_of(kinds(Curriculum)[name]))

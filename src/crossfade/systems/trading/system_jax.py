@@ -10,8 +10,6 @@ import numpy as np
 from ...algos.ppo.batch import Carry
 from ...algos.ppo.network_jax import ActorCritic
 from ...envs.trading.market import Settings
-from ...envs.trading.trading_jax import Trading as CompiledTrading
-from ...envs.trading.trading_numpy import Trading
 from ..ppo_jax import PPOSystem
 from . import data, evaluation, world
 from .config import TradingConfig
@@ -22,7 +20,7 @@ class System(PPOSystem[TradingConfig]):
     """PPO on accounts in the market of a config."""
 
     def __init__(self, config: TradingConfig):
-        super().__init__(config, Trading(config.params), CompiledTrading(config.params), data.market(config))
+        super().__init__(config, config.params, data.market(config))
 
     def settings(self, step: int) -> Settings:
         return world.settings(self.config, step)

@@ -8,7 +8,7 @@ import torch
 from ...algos.ppo.batch import Carry
 from ...algos.ppo.network_torch import ActorCritic
 from ...envs.trading.market import Settings, State
-from ...envs.trading.trading_numpy import Trading
+from ...envs.world import BoundWorld
 from ..ppo_torch import PPOSystem
 from . import data, evaluation, world
 from .accounts import Accounts
@@ -21,18 +21,10 @@ class System(PPOSystem[TradingConfig]):
     """PPO on accounts in the market of a config."""
 
     def __init__(self, config: TradingConfig):
-        super().__init__(config, Trading(config.params), data.market(config))
+        super().__init__(config, config.params, data.market(config))
 
     def settings(self, step: int) -> Settings:
         return world.settings(self.config, step)
-
-    def envs_one_by_one(self, settings: Settings, state: State) -> Accounts:
-        return Accounts(self.config.params, self.data, settings, state)
-
-    def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        """A network of phase 2 keeps the bits of the one of phase 1 that it may have grown from."""
-        policy = super().make_policy(parameters)
-        return policy if self.config.base is None else grown(policy, *self.config.base)
 
     def evaluate(
         self, policy: ActorCritic, effort: StudyEffort | None = None, buffer: Carry | None = None
@@ -43,6 +35,13 @@ class System(PPOSystem[TradingConfig]):
     def trader(self, policy: ActorCritic, statistics: Any) -> evaluation.Trader:
         """The greedy policy, which sees observations normalised by `statistics`."""
         return evaluation.greedy(self.config, self.greedy(policy), statistics)
+
+    def _one_by_one(self, world: BoundWorld, state: State) -> Accounts:
+        return Accounts(self.config.params, world.data, world.settings, state)
+
+    def _arranged(self, policy: ActorCritic) -> ActorCritic:
+        """One of phase 2 keeps the bits of the one of phase 1 that it may have grown from."""
+        return policy if self.config.base is None else grown(policy, *self.config.base)
 
 
 def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from ...algos.ppo.batch import Carry
 from ...algos.ppo.start import start
 from ...envs.trading.market import Market
 from ...envs.trading.trading_numpy import Trading
+from ...envs.world import BoundWorld
 from ...errors import CheckpointError
 from ...nn.normalizer_numpy import Statistics, normalize
 from . import data, world
@@ -36,7 +37,7 @@ def adopt(
 ) -> tuple[Parameters, Carry, str]:
     """Parameters of another run with the statistics they were learned by; those of phase 1 grow for phase 2."""
     market, found = data.market(config), statistics(config, buffer, saved)
-    carry = start(config, Trading(config.params), market, world.settings(config, 0))
+    carry = start(config, BoundWorld(Trading(config.params), market, world.settings(config, 0)))
     if not is_phase_1(parameters, config):
         return parameters, carry._replace(statistics=found), ""
     parameters, found = grow(parameters, found, before(config) if saved is None else saved, config)
@@ -106,7 +107,7 @@ def open_positions(
     """What a policy sees, and may do, when it is given positions at a random profit."""
     forced = replace(config, forced=1.0, curriculum=Curriculum())
     env, settings = Trading(config.params), world.settings(forced, 0)
-    state = start(forced, env, market, settings).state
+    state = start(forced, BoundWorld(env, market, settings)).state
     seen = env.observe(market, settings, state).astype(config.dtype)
     mask = env.mask(market, settings, state)
     return normalize(statistics, seen) if config.normalize_observations else seen, mask

@@ -10,6 +10,7 @@ import numpy as np
 from ...algos.ppo.batch import Minibatch
 from ...config import apply
 from ...envs.trading.market import Market, Settings
+from ...envs.world import BoundWorld
 from ...parity.twin import Twin
 from ...random import random_numpy as random
 from .config import TradingConfig
@@ -107,6 +108,7 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
     import jax
     import jax.numpy as jnp
 
+    from ...algos.ppo.acting_jax import Actor
     from ...algos.ppo.rollout_jax import collect, draw
     from .system_jax import System
 
@@ -114,8 +116,8 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
     system = System(config)
     world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
     noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
-    given = policy, actions, world, system.on_device, settings, system.start_buffer(), noise, config
-    rollout, carry, _ = collect(*given)
+    envs, actor = BoundWorld(world, system.on_device, settings), Actor(policy, actions)
+    rollout, carry, _ = collect(actor, envs, system.start_buffer(), noise, config)
     return _trajectory(rollout, carry)
 
 

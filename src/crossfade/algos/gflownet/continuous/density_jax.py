@@ -16,12 +16,14 @@ from jaxtyping import Array, Bool, Float, Shaped
 from .batch import Kind, Noise
 
 LARGEST_SHAPE = 100.0
+"""A shape parameter of a Beta density is 1 + this times a sigmoid."""
 LEAST_CONCENTRATION = 1e-3
+"""Of a von Mises density; 0 would be uniform."""
 TURN = 2 * math.pi
 
 
 def log_prob(kind: Kind, raw: Float[Array, "*batch d c 3"], ratio: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-    """Log-density of the ratios of one move, all dimensions together."""
+    """Log-density of the ratios of one move, summed over dimensions."""
     weight, a, b = jnp.moveaxis(raw, -1, 0)
     r = ratio[..., None]
     if kind == "beta":

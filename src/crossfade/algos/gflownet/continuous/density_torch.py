@@ -1,9 +1,9 @@
-"""Densities of the ratios of a move, in torch: mixtures, one for each dimension. Twin: density_jax.py.
+"""Densities of the ratio of a move and draws from them, in torch. Twin: density_jax.py.
 
-A network gives three raw numbers for each dimension and component: the logit of the component's weight, a and b.
-"beta": a Beta density of r with alpha = 1 + 100 sigmoid(a), beta = 1 + 100 sigmoid(b).
-"von_mises": the angle 2 pi r is von Mises with mean a and concentration exp(b) + 0.001, so that r has 2 pi times its
-density.
+Every dimension has a mixture of its own, given by three raw numbers for each component: the logit of its weight, a, b.
+
+    beta:       Beta(1 + 100 sigmoid(a), 1 + 100 sigmoid(b)) on the ratio
+    von_mises:  the angle 2 pi r is von Mises, at a, with concentration exp(b) + 1e-3
 """
 
 import math
@@ -15,19 +15,25 @@ from torch.nn.functional import log_softmax
 
 from .batch import Kind, Noise
 
+LARGEST_SHAPE = 100.0
+"""A shape parameter of a Beta density is 1 + this times a sigmoid."""
+LEAST_CONCENTRATION = 1e-3
+"""Of a von Mises density; 0 would be uniform."""
 TURN = 2 * math.pi
 
 
-def log_prob(kind: Kind, raw: Float[Tensor, "*b d c 3"], ratio: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
-    """Log-density of the ratios, all dimensions together."""
+def log_prob(
+    kind: Kind, raw: Float[Tensor, "*batch d c 3"], ratio: Float[Tensor, "*batch d"]
+) -> Float[Tensor, "*batch"]:
+    """Log-density of the ratios of one move, summed over dimensions."""
     weight, a, b = raw.unbind(-1)
     log_density = _log_beta if kind == "beta" else _log_von_mises
     return (log_softmax(weight, -1) + log_density(a, b, ratio[..., None])).logsumexp(-1).sum(-1)
 
 
 @torch.no_grad()
-def draw(kind: Kind, raw: Float[Tensor, "*b d c 3"], noise: Noise) -> Float[Tensor, "*b d"]:
-    """Ratios with that density, as a function of the noise of one step."""
+def draw(kind: Kind, raw: Float[Tensor, "*batch d c 3"], noise: Noise) -> Float[Tensor, "*batch d"]:
+    """Ratios of one move, given its noise: a component by the Gumbel trick, then a draw from it by rejection."""
     component = (raw[..., 0] + noise.component).argmax(-1)
     a, b = raw.take_along_dim(component[..., None, None], -2)[..., 0, 1:].unbind(-1)
     if kind == "beta":
@@ -36,33 +42,35 @@ def draw(kind: Kind, raw: Float[Tensor, "*b d c 3"], noise: Noise) -> Float[Tens
     return (a + _angle(_concentration(b), noise.circle)) % TURN / TURN
 
 
-def _shapes(a: Float[Tensor, "*b"], b: Float[Tensor, "*b"]) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
-    return 1 + 100 * a.sigmoid(), 1 + 100 * b.sigmoid()
+def _shapes(
+    a: Float[Tensor, "*batch"], b: Float[Tensor, "*batch"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    return 1 + LARGEST_SHAPE * a.sigmoid(), 1 + LARGEST_SHAPE * b.sigmoid()
 
 
-def _concentration(b: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    return b.exp() + 1e-3
+def _concentration(b: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    return b.exp() + LEAST_CONCENTRATION
 
 
 def _log_beta(
-    a: Float[Tensor, "*b c"], b: Float[Tensor, "*b c"], ratio: Float[Tensor, "*b 1"]
-) -> Float[Tensor, "*b c"]:
+    a: Float[Tensor, "*batch c"], b: Float[Tensor, "*batch c"], ratio: Float[Tensor, "*batch 1"]
+) -> Float[Tensor, "*batch c"]:
     alpha, beta = _shapes(a, b)
     normaliser = alpha.lgamma() + beta.lgamma() - (alpha + beta).lgamma()
     return (alpha - 1) * ratio.log() + (beta - 1) * (-ratio).log1p() - normaliser
 
 
 def _log_von_mises(
-    a: Float[Tensor, "*b c"], b: Float[Tensor, "*b c"], ratio: Float[Tensor, "*b 1"]
-) -> Float[Tensor, "*b c"]:
+    a: Float[Tensor, "*batch c"], b: Float[Tensor, "*batch c"], ratio: Float[Tensor, "*batch 1"]
+) -> Float[Tensor, "*batch c"]:
     """kappa cos(angle) - log I0(kappa), less kappa on both sides: neither term grows with kappa."""
     kappa = _concentration(b)
     return -2 * kappa * ((TURN * ratio - a) / 2).sin().square() - torch.special.i0e(kappa).log()
 
 
 def _gamma(
-    shape: Float[Tensor, "*b"], normal: Float[Tensor, "*b rounds"], uniform: Float[Tensor, "*b rounds"]
-) -> Float[Tensor, "*b"]:
+    shape: Float[Tensor, "*batch"], normal: Float[Tensor, "*batch rounds"], uniform: Float[Tensor, "*batch rounds"]
+) -> Float[Tensor, "*batch"]:
     """Gamma variates of shape >= 1 by the method of Marsaglia and Tsang (2000): d (1 + c z)^3."""
     d = (shape - 1 / 3)[..., None]
     root = 1 + normal / (9 * d).sqrt()
@@ -71,7 +79,7 @@ def _gamma(
     return _first(d * v, accepted)
 
 
-def _angle(kappa: Float[Tensor, "*b"], uniform: Float[Tensor, "*b rounds 3"]) -> Float[Tensor, "*b"]:
+def _angle(kappa: Float[Tensor, "*batch"], uniform: Float[Tensor, "*batch rounds 3"]) -> Float[Tensor, "*batch"]:
     """Von Mises angles around 0 by the method of Best and Fisher (1979): wrapped Cauchy ones, accepted or not.
 
     Their r solves r^2 - 1 = r / kappa, hence their kappa (r - f) is r / (r + z) and the half-angle formula stands for
@@ -86,7 +94,9 @@ def _angle(kappa: Float[Tensor, "*b"], uniform: Float[Tensor, "*b rounds 3"]) ->
     return _first(torch.where(side < 0.5, -angle, angle), accepted)
 
 
-def _first(proposals: Float[Tensor, "*b rounds"], accepted: Bool[Tensor, "*b rounds"]) -> Float[Tensor, "*b"]:
+def _first(
+    proposals: Float[Tensor, "*batch rounds"], accepted: Bool[Tensor, "*batch rounds"]
+) -> Float[Tensor, "*batch"]:
     """The first proposal that is accepted; the last where none is, which does not happen."""
     last = torch.arange(accepted.shape[-1], device=accepted.device) == accepted.shape[-1] - 1
     index = (accepted | last).to(torch.uint8).argmax(-1, keepdim=True)

@@ -12,11 +12,11 @@ from ....envs.dag.registry import make
 from ....envs.dag.torus.params import TorusParams
 from ....random import random_numpy as random
 from ....run.evaluation import Evaluation
-from ..bounds import Built, bounds
 from ..config import GFlowNetConfig
-from ..evaluation import CHEAP, SamplingEffort
-from ..exact_numpy import total_variation
-from ..noise_floor import total_variation_floor
+from ..evaluation.bounds import TrajectoryRatios, bounds
+from ..evaluation.evaluate import CHEAP, SamplingEffort
+from ..evaluation.exact_numpy import total_variation
+from ..evaluation.noise_floor import total_variation_floor
 from .batch import Trajectories
 
 CELLS = 16
@@ -47,9 +47,9 @@ def evaluate(system: Sampler, policy: Any, log_z: float | None, effort: Sampling
     params, effort = system.config.env, effort or CHEAP
     seed = system.config.seed if effort.seed is None else effort.seed
     forward, target, backward = random.split(random.fold_in(random.key(seed), 2), 3)
-    made = built(system, policy, system.sample(policy, forward, effort.samples, explore=False))
+    made = trajectory_ratios(system, policy, system.sample(policy, forward, effort.samples, explore=False))
     drawn = target_draws(params, effort.samples, target)
-    metrics = bounds(made, built(system, policy, system.sample_back(policy, drawn, backward)))
+    metrics = bounds(made, trajectory_ratios(system, policy, system.sample_back(policy, drawn, backward)))
     metrics |= {"elbo_perfect": params.log_z, "eubo_perfect": params.log_z}
     if log_z is not None:
         metrics["log_z_error"] = abs(log_z - params.log_z)
@@ -60,13 +60,13 @@ def evaluate(system: Sampler, policy: Any, log_z: float | None, effort: Sampling
     return Evaluation({f"eval/{name}": value for name, value in metrics.items()}, {"objects": made.x})
 
 
-def built(system: Sampler, policy: Any, trajectories: Trajectories) -> Built:
+def trajectory_ratios(system: Sampler, policy: Any, trajectories: Trajectories) -> TrajectoryRatios:
     """Trajectories, by what matters of them."""
     terms = system.terms(policy, trajectories)
     log_pf, log_pb, log_reward = (
         np.asarray(part, np.float64) for part in (terms.log_pf, terms.log_pb, terms.log_reward)
     )
-    return Built(np.asarray(trajectories.x[-1]), log_reward, (log_pf - log_pb).sum(0))
+    return TrajectoryRatios(np.asarray(trajectories.x[-1]), log_reward, (log_pf - log_pb).sum(0))
 
 
 def target_draws(params: CubeParams | TorusParams, n: int, key: np.ndarray) -> Points:

@@ -1,4 +1,4 @@
-"""A continuous GFlowNet in JAX: its policy and its loss; steps are ..learner_jax's. Twin: learner_torch.py."""
+"""A continuous GFlowNet in JAX: its policy and its loss; updates are ..learner_jax's. Twin: learner_torch.py."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,19 +9,19 @@ from jaxtyping import Array, Bool, Float
 
 from ....envs.dag.continuous_jax import ContinuousEnv
 from ....nn.layers_jax import filled
+from ..batch import MASKED
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_jax import Terms, balance, summary
-from ..policy_jax import MASKED
 from .batch import NO_MOVE, Batch, Kind, Options
 from .density_jax import log_prob
-from .init import density
+from .initial_parameters import density
 from .policy_jax import Choice, Policy
 
 Scalar = Float[Array, ""]
 
 
 def make_policy(config: GFlowNetConfig, env: ContinuousEnv, parameters: Mapping[str, Any]) -> Policy:
-    """The policy of a config with the given parameters, by name, in `config.dtype`."""
+    """The policy of a config for an environment, with the given parameters by name, in `config.dtype`."""
     policy = Policy(
         density(env.params),
         env.params.observation_dim,
@@ -37,12 +37,12 @@ def make_policy(config: GFlowNetConfig, env: ContinuousEnv, parameters: Mapping[
 
 
 def terms(policy: Policy, batch: Batch) -> Terms:
-    """What the losses are made of. The policy is evaluated once on every state, but not at times when all have stopped.
+    """The losses' terms along the trajectories of a batch; the log P_B of stop is 0.
 
-    A state tells the density of the transition that leaves it and that of undoing the one that led to it.
+    Every state gives the density of the transition that leaves it and of undoing the one that led to it.
     """
     done = jnp.pad(batch.jump, ((1, 0), (0, 0)))
-    times = _Times(
+    inputs = _StateInputs(
         walking=~done.all(1),
         observation=batch.observation,
         forward=batch.forward,
@@ -53,35 +53,35 @@ def terms(policy: Policy, batch: Batch) -> Terms:
         jump_back=jnp.pad(batch.first, ((1, 0), (0, 0))),
     )
 
-    def evaluate(now: _Times) -> _Said:
-        output = policy(now.observation)
-        return _Said(
-            log_pf=_log_prob(policy.kind, output.forward, now.forward, now.ratio, now.jump),
-            log_pb=_log_prob(policy.kind, output.backward, now.backward, now.ratio_back, now.jump_back),
-            log_flow=output.log_flow,
-            log_stop=_log_choice(output.forward, now.forward)[1],
+    def evaluate(now: _StateInputs) -> _StateOutputs:
+        heads = policy(now.observation)
+        return _StateOutputs(
+            log_pf=_log_prob(policy.kind, heads.forward, now.forward, now.ratio, now.jump),
+            log_pb=_log_prob(policy.kind, heads.backward, now.backward, now.ratio_back, now.jump_back),
+            log_flow=heads.log_flow,
+            log_stop=_log_choice(heads.forward, now.forward)[1],
         )
 
-    def step(_: None, now: _Times) -> tuple[None, _Said]:
-        silence = jax.tree.map(lambda said: jnp.zeros(said.shape, said.dtype), jax.eval_shape(evaluate, now))
-        return None, jax.lax.cond(now.walking, evaluate, lambda _: silence, now)
+    def step(_: None, now: _StateInputs) -> tuple[None, _StateOutputs]:
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(evaluate, now))
+        return None, jax.lax.cond(now.walking, evaluate, lambda _: zeros, now)
 
-    _, said = jax.lax.scan(step, None, times)
-    log_reward, stop = batch.log_reward.astype(said.log_pf.dtype), batch.valid & batch.jump
+    _, output = jax.lax.scan(step, None, inputs)  # times at which all have stopped are not evaluated
+    log_reward, stop = batch.log_reward.astype(output.log_pf.dtype), batch.valid & batch.jump
     return Terms(
-        log_pf=jnp.where(batch.valid, said.log_pf[:-1], 0),
-        log_pb=jnp.where(batch.valid & ~stop, said.log_pb[1:], 0),
-        log_flow=jnp.where(done, 0, said.log_flow),
+        log_pf=jnp.where(batch.valid, output.log_pf[:-1], 0),
+        log_pb=jnp.where(batch.valid & ~stop, output.log_pb[1:], 0),
+        log_flow=jnp.where(done, 0, output.log_flow),
         log_reward=log_reward[-1],
         log_reward_t=log_reward,
-        stop_t=jnp.where(batch.forward.can_jump, said.log_stop, MASKED),
+        stop_t=jnp.where(batch.forward.can_jump, output.log_stop, MASKED),
         valid=batch.valid,
         stop=stop,
     )
 
 
 def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Scalar, dict[str, Scalar]]:
-    """The loss that the config names, and what to log about the batch."""
+    """The loss that the config names, and what is logged of the batch."""
     along = terms(policy, batch)
     value = balance(along, policy.log_z, config)
     return value, summary(value, policy.log_z, along)
@@ -101,7 +101,7 @@ def log_z(policy: Policy, env: ContinuousEnv, config: GFlowNetConfig) -> float |
     return None
 
 
-class _Times(NamedTuple):
+class _StateInputs(NamedTuple):
     """The states of all trajectories, time first, each with the transitions that leave it and that led to it."""
 
     walking: Any  # (steps + 1,) whether any trajectory has not stopped
@@ -114,8 +114,8 @@ class _Times(NamedTuple):
     jump_back: Any
 
 
-class _Said(NamedTuple):
-    """What the networks say of the states of one time."""
+class _StateOutputs(NamedTuple):
+    """The networks' outputs for the states of one time."""
 
     log_pf: Array
     log_pb: Array

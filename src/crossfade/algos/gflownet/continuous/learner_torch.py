@@ -1,4 +1,4 @@
-"""A continuous GFlowNet in torch: its policy and its loss; steps are ..learner_torch's. Twin: learner_jax.py."""
+"""A continuous GFlowNet in torch: its policy and its loss; updates are ..learner_torch's. Twin: learner_jax.py."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,19 +9,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from ....nn.parameters_torch import filled
 from .. import losses_torch
+from ..batch import MASKED
 from ..config import GFlowNetConfig, needs_flow
 from ..losses_torch import Terms
-from ..policy_torch import MASKED
-from . import density_torch, init
+from . import density_torch, initial_parameters
 from .batch import Batch, Kind, Options
 from .policy_torch import Choice, Policy
 
 
 def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.ndarray]) -> Policy:
-    """The policy for an environment, holding these parameters in the config's precision."""
+    """The policy of a config for an environment, with the given parameters by name, in `config.dtype`."""
     policy = Policy(
-        init.density(env.params),
+        initial_parameters.density(env.params),
         env.params.observation_dim,
         env.params.n_dim,
         components=config.components,
@@ -30,13 +31,15 @@ def make_policy(config: GFlowNetConfig, env: Any, parameters: Mapping[str, np.nd
         backward=config.backward,
         flow=needs_flow(config.loss),
         z_dim=config.z_dim,
-    ).to(getattr(torch, config.dtype))
-    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
-    return policy
+    )
+    return filled(policy, parameters, config.dtype)
 
 
 def terms(policy: Policy, batch: Batch) -> Terms:
-    """The networks' log-densities along the trajectories; undoing stop is certain."""
+    """The losses' terms along the trajectories of a batch; the log P_B of stop is 0.
+
+    Every state gives the density of the transition that leaves it and of undoing the one that led to it.
+    """
     output = policy(batch.observation)
     forward, back = _at(output.forward, slice(-1)), _at(output.backward, slice(1, None))
     log_pf = _log_prob(policy.kind, forward, _at(batch.forward, slice(-1)), batch.ratio, batch.jump)
@@ -48,14 +51,14 @@ def terms(policy: Policy, batch: Batch) -> Terms:
         log_flow=output.log_flow,
         log_reward=batch.log_reward[-1],
         log_reward_t=batch.log_reward,
-        stop_t=_log_jump(output.forward, batch.forward)[1].masked_fill(~batch.forward.can_jump, MASKED),
+        stop_t=_log_choice(output.forward, batch.forward)[1].masked_fill(~batch.forward.can_jump, MASKED),
         valid=batch.valid,
         stop=stop,
     )
 
 
 def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
-    """The loss named by the config, and what is logged with it."""
+    """The loss that the config names, and what is logged of the batch."""
     along = terms(policy, batch)
     value = losses_torch.balance(along, policy.log_z, config)
     return value, losses_torch.summary(value, policy.log_z, along)
@@ -63,7 +66,7 @@ def loss(policy: Policy, batch: Batch, config: GFlowNetConfig) -> tuple[Float[Te
 
 @torch.no_grad()
 def log_z(policy: Policy, env: Any, config: GFlowNetConfig) -> float | None:
-    """The estimate of log Z that the config's loss has trained: the flow out of the source. VarGrad trains none."""
+    """The estimate of log Z that the config's loss trains; None where it trains none."""
     if config.loss in ("tb", "vargrad"):
         return float(policy.log_z.sum()) if config.loss == "tb" else None
     source = env.reset((), np.dtype(config.dtype))
@@ -79,12 +82,12 @@ def _log_prob(
     jump: Bool[Tensor, "steps batch"],
 ) -> Float[Tensor, "steps batch"]:
     """Log-density of each transition: of the jump where there was one, else of the move by these ratios."""
-    log_move, log_jump = _log_jump(choice, options)
+    log_move, log_jump = _log_choice(choice, options)
     log_ratio = 0.0 if choice is None else density_torch.log_prob(kind, choice.raw, ratio)
     return torch.where(jump, log_jump, log_move + log_ratio - options.log_width)
 
 
-def _log_jump(choice: Choice | None, options: Options) -> tuple[Float[Tensor, "*nodes"], Float[Tensor, "*nodes"]]:
+def _log_choice(choice: Choice | None, options: Options) -> tuple[Float[Tensor, "*nodes"], Float[Tensor, "*nodes"]]:
     """Log-probabilities of a move and of a jump: 0, which is certainty, unless both are possible."""
     both = options.can_move & options.can_jump
     logit = torch.zeros_like(options.log_width) if choice is None else choice.jump

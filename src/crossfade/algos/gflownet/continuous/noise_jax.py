@@ -10,7 +10,7 @@ from .batch import CIRCLE_ROUNDS, GAMMA_ROUNDS, Kind, Noise
 def draw(
     key: PRNGKeyArray, steps: int, batch: int, n_dim: int, components: int, kind: Kind, dtype: str = "float32"
 ) -> Noise:
-    """Everything a batch of moves may need, from one key; what the kind of density does not need is not drawn."""
+    """All the noise that a batch of moves may need, from one key; what the kind of density does not need is None."""
     component, normal, accept, circle, jump, explore, ratio = jax.random.split(key, 7)
     rows, moves = (steps, batch), (steps, batch, n_dim)
     gammas = (*moves, 2, GAMMA_ROUNDS)

@@ -12,7 +12,7 @@ from .batch import CIRCLE_ROUNDS, GAMMA_ROUNDS, Kind, Noise
 def draw(
     key: np.ndarray, steps: int, batch: int, n_dim: int, components: int, kind: Kind, dtype: str = "float32"
 ) -> Noise:
-    """Every stream has its own key, whether the kind of density needs it or not."""
+    """All the noise that a batch of moves may need, from one key; what the kind of density does not need is None."""
     component, normal, accept, circle, jump, explore, ratio = random.split(key, 7)
     rows, cells = (steps, batch), (steps, batch, n_dim)
     beta = kind == "beta"

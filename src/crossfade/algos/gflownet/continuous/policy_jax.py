@@ -8,20 +8,20 @@ from jaxtyping import Array, Float
 
 from ....nn.layers_jax import apply, features, linear, trunk
 from .batch import Kind
-from .init import n_outputs
+from .initial_parameters import n_outputs
 
 
 class Choice(NamedTuple):
-    """What a head says of a state: how to move, and whether to jump instead."""
+    """The output of a head: how to move, and whether to jump instead."""
 
     raw: Float[Array, "*nodes d c 3"]
-    """Of each dimension and component: logit of the weight, raw a, raw b (see density_jax.py)."""
+    """For each dimension and component: logit of the weight, raw a, raw b (see density_jax.py)."""
     jump: Float[Array, "*nodes"]
     """Logit of a jump."""
 
 
 class PolicyOutput(NamedTuple):
-    """Everything a loss reads of a node."""
+    """What the networks compute for every node."""
 
     forward: Choice
     backward: Choice | None
@@ -31,7 +31,11 @@ class PolicyOutput(NamedTuple):
 
 
 class Policy(eqx.Module):
-    """P_F, P_B, the state flow and log Z. All parameters start at zero; `make_policy` fills them."""
+    """P_F, P_B, the state flow F and log Z: linear heads on a trunk of LeakyReLU layers. `make_policy` fills it.
+
+    P_B is a head on the trunk (`backward="shared"`), a network of its own ("learned"), or "fixed": every ratio uniform,
+    a jump as likely as a move. log Z is the sum of the `z_dim` entries of `log_z`.
+    """
 
     trunk: tuple[eqx.nn.Linear, ...]
     forward_head: eqx.nn.Linear
@@ -39,7 +43,6 @@ class Policy(eqx.Module):
     backward_head: eqx.nn.Linear | None
     flow_head: eqx.nn.Linear | None
     log_z: Float[Array, " z_dim"]
-    """log Z is the SUM of these."""
     kind: Kind = eqx.field(static=True)
     n_dim: int = eqx.field(static=True)
     components: int = eqx.field(static=True)
@@ -67,7 +70,7 @@ class Policy(eqx.Module):
         self.kind, self.n_dim, self.components = kind, n_dim, components
 
     def __call__(self, observation: Float[Array, "*nodes observation"]) -> PolicyOutput:
-        """What the networks say of each node."""
+        """The outputs of all heads for every node."""
         hidden = features(self.trunk, observation)
         return PolicyOutput(
             forward=self._choice(self.forward_head, hidden),
@@ -80,21 +83,21 @@ class Policy(eqx.Module):
         )
 
     def forward_choice(self, observation: Float[Array, "*nodes observation"]) -> Choice:
-        """P_F alone: all that acting needs."""
+        """The forward head alone: all that acting needs."""
         return self._choice(self.forward_head, features(self.trunk, observation))
 
     def backward_choice(self, observation: Float[Array, "*nodes observation"]) -> Choice | None:
-        """P_B alone: all that walking back needs."""
+        """The backward head alone: all that sampling backwards needs."""
         return self._backward(observation, features(self.trunk, observation))
 
     def _backward(
-        self, observation: Float[Array, "*nodes observation"], hidden: Float[Array, "*nodes hidden"]
+        self, observation: Float[Array, "*nodes observation"], hidden: Float[Array, "*nodes features"]
     ) -> Choice | None:
         if self.backward_head is None:
             return None
         own = features(self.backward_trunk, observation) if self.backward_trunk else hidden
         return self._choice(self.backward_head, own)
 
-    def _choice(self, head: eqx.nn.Linear, hidden: Float[Array, "*nodes hidden"]) -> Choice:
+    def _choice(self, head: eqx.nn.Linear, hidden: Float[Array, "*nodes features"]) -> Choice:
         y = apply(head, hidden)
         return Choice(y[..., :-1].reshape(*y.shape[:-1], self.n_dim, self.components, 3), y[..., -1])

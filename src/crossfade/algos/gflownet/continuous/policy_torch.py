@@ -1,4 +1,4 @@
-"""The networks of a continuous GFlowNet in torch. Twin: policy_jax.py, with the same names for the same parameters."""
+"""The networks of a continuous GFlowNet, in torch. Twin: policy_jax.py, with the same parameter names."""
 
 from typing import NamedTuple
 
@@ -8,26 +8,34 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from .batch import Kind
-from .init import n_outputs
+from .initial_parameters import n_outputs
 
 
 class Choice(NamedTuple):
-    """What a head says of each node: how to move, and whether to jump instead."""
+    """The output of a head: how to move, and whether to jump instead."""
 
-    raw: Float[Tensor, "*nodes d c 3"]  # of the density of ratios, see density_torch.py
-    jump: Float[Tensor, "*nodes"]  # logit of a jump
+    raw: Float[Tensor, "*nodes d c 3"]
+    """For each dimension and component: logit of the weight, raw a, raw b (see density_torch.py)."""
+    jump: Float[Tensor, "*nodes"]
+    """Logit of a jump."""
 
 
 class PolicyOutput(NamedTuple):
-    """What the networks say about each node."""
+    """What the networks compute for every node."""
 
     forward: Choice
-    backward: Choice | None  # None where P_B is fixed: every ratio uniform, a jump as likely as a move
-    log_flow: Float[Tensor, "*nodes"]  # log F; zero where the policy has no flow head
+    backward: Choice | None
+    """None where P_B is fixed: every ratio uniform, a jump as likely as a move."""
+    log_flow: Float[Tensor, "*nodes"]
+    """log F; zero without a flow head."""
 
 
 class Policy(nn.Module):
-    """P_F, P_B, the state flow F and log Z on a trunk of LeakyReLU layers."""
+    """P_F, P_B, the state flow F and log Z: linear heads on a trunk of LeakyReLU layers. `make_policy` fills it.
+
+    P_B is a head on the trunk (`backward="shared"`), a network of its own ("learned"), or "fixed": every ratio uniform,
+    a jump as likely as a move. log Z is the sum of the `z_dim` entries of `log_z`.
+    """
 
     def __init__(
         self,
@@ -43,44 +51,49 @@ class Policy(nn.Module):
     ):
         super().__init__()
 
-        def trunk() -> nn.ModuleList:
-            return nn.ModuleList(nn.Linear(hidden if i else observation_dim, hidden) for i in range(layers))
-
-        width, outputs = hidden if layers else observation_dim, n_outputs(n_dim, components)
-        self.kind: Kind = kind
-        self.shape = n_dim, components, 3
-        self.trunk = trunk()
-        self.forward_head = nn.Linear(width, outputs)
-        self.backward_trunk = trunk() if backward == "learned" else None
-        self.backward_head = None if backward == "fixed" else nn.Linear(width, outputs)
-        self.flow_head = nn.Linear(width, 1) if flow else None
+        widths = [observation_dim, *[hidden] * layers]
+        outputs = n_outputs(n_dim, components)
+        self.trunk = _trunk(widths)
+        self.forward_head = nn.Linear(widths[-1], outputs)
+        self.backward_trunk = _trunk(widths) if backward == "learned" else nn.ModuleList()
+        self.backward_head = None if backward == "fixed" else nn.Linear(widths[-1], outputs)
+        self.flow_head = nn.Linear(widths[-1], 1) if flow else None
         self.log_z = nn.Parameter(torch.zeros(z_dim))
+        self.kind: Kind = kind
+        self.n_dim, self.components = n_dim, components
 
-    def forward_choice(self, observation: Float[Tensor, "*nodes o"]) -> Choice:
-        """P_F alone: all that acting needs."""
+    def forward_choice(self, observation: Float[Tensor, "*nodes observation"]) -> Choice:
+        """The forward head alone: all that acting needs."""
         return self._choice(self.forward_head, _features(self.trunk, observation))
 
-    def backward_choice(self, observation: Float[Tensor, "*nodes o"]) -> Choice | None:
-        """P_B alone: all that walking back needs."""
+    def backward_choice(self, observation: Float[Tensor, "*nodes observation"]) -> Choice | None:
+        """The backward head alone: all that sampling backwards needs."""
         return self._backward(observation, _features(self.trunk, observation))
 
-    def forward(self, observation: Float[Tensor, "*nodes o"]) -> PolicyOutput:
+    def forward(self, observation: Float[Tensor, "*nodes observation"]) -> PolicyOutput:
+        """The outputs of all heads for every node."""
         h = _features(self.trunk, observation)
         log_flow = h.new_zeros(h.shape[:-1]) if self.flow_head is None else self.flow_head(h).squeeze(-1)
         return PolicyOutput(self._choice(self.forward_head, h), self._backward(observation, h), log_flow)
 
-    def _backward(self, observation: Float[Tensor, "*nodes o"], h: Float[Tensor, "*nodes h"]) -> Choice | None:
+    def _backward(
+        self, observation: Float[Tensor, "*nodes observation"], h: Float[Tensor, "*nodes features"]
+    ) -> Choice | None:
         if self.backward_head is None:
             return None
-        own = h if self.backward_trunk is None else _features(self.backward_trunk, observation)
+        own = _features(self.backward_trunk, observation) if self.backward_trunk else h
         return self._choice(self.backward_head, own)
 
-    def _choice(self, head: nn.Linear, h: Float[Tensor, "*nodes h"]) -> Choice:
+    def _choice(self, head: nn.Linear, h: Float[Tensor, "*nodes features"]) -> Choice:
         numbers = head(h)
-        return Choice(numbers[..., :-1].unflatten(-1, self.shape), numbers[..., -1])
+        return Choice(numbers[..., :-1].unflatten(-1, (self.n_dim, self.components, 3)), numbers[..., -1])
 
 
-def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes o"]) -> Float[Tensor, "*nodes h"]:
+def _trunk(widths: list[int]) -> nn.ModuleList:
+    return nn.ModuleList(nn.Linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
+
+
+def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes features"]:
     for layer in trunk:
         h = leaky_relu(layer(h), 0.01)
     return h

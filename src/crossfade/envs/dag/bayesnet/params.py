@@ -3,18 +3,20 @@
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from .... import random
 from ....errors import UsageError
-from ..checks import at_least, is_number, one_of, positive
+from ....ranges import Positive, Range, Seed
+from ....reading import read_text
+from ..checks import is_number
 from ..params import Params
 from . import dags, scores
 
-MOST_NODES = 12
+MOST_NODES = 12  # scores are tables over all sets of parents
 
 
 @dataclass(frozen=True)
@@ -36,33 +38,25 @@ class BayesNetParams(Params):
     Observation: the adjacency bits. Index (up to 5 nodes): by the binary code of the adjacency.
     """
 
-    n_nodes: int = 4
+    n_nodes: Annotated[int, Range(2, MOST_NODES)] = 4
     """Number of variables d."""
     score: Literal["bge", "linear_gaussian"] = "bge"
     """Marginal likelihood."""
-    n_samples: int = 100
+    n_samples: Annotated[int, Range(2, 10**7)] = 100
     """Rows of the drawn data."""
-    edges_per_node: float = 1.0
+    edges_per_node: Positive = 1.0
     """Expected number of edges per node of the graph behind the drawn data."""
-    obs_variance: float = 0.1
+    obs_variance: Positive = 0.1
     """Variance of the noise, in the drawn data and in the linear-Gaussian score."""
-    weight_variance: float = 1.0
+    weight_variance: Positive = 1.0
     """Prior variance of the weights in the linear-Gaussian score."""
     file: str | None = None
     """The user's data, CSV; None draws them."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the drawn data."""
 
     def __post_init__(self) -> None:
-        at_least(2, n_nodes=self.n_nodes, n_samples=self.n_samples)
-        one_of(("bge", "linear_gaussian"), score=self.score)
-        positive(
-            edges_per_node=self.edges_per_node, obs_variance=self.obs_variance, weight_variance=self.weight_variance
-        )
-        if self.n_nodes > MOST_NODES:
-            raise UsageError(
-                f"n_nodes must be at most {MOST_NODES}, got {self.n_nodes}: scores are tables over all sets of parents."
-            )
+        super().__post_init__()
         if self.file is not None:
             _ = self.data  # a bad file is refused now, not in the middle of a run
 
@@ -138,9 +132,8 @@ class BayesNetParams(Params):
 
 
 def _read(path: Path, n_nodes: int) -> Float64[np.ndarray, "samples d"]:
-    if not path.is_file():
-        raise UsageError(f"no data file at {path}. Give a CSV file, or leave `file` out.")
-    rows = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+    text = read_text(path, "a CSV file of data (or leave `file` out)")
+    rows = [line.split(",") for line in text.splitlines() if line.strip()]
     if rows and not any(map(is_number, rows[0])):
         rows = rows[1:]
     for number, row in enumerate(rows, 1):

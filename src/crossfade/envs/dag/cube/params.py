@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from ....errors import UsageError
-from ..checks import at_least, positive
+from ....ranges import Fraction, Range
 from ..continuous_params import ContinuousParams
 
 
@@ -24,22 +24,14 @@ class CubeParams(ContinuousParams):
     Observation: c (0 at the source), and 1 at the source, else 0.
     """
 
-    n_dim: int = 2
+    n_dim: Annotated[int, Range(1, 1000)] = 2
     """Number of dimensions."""
-    min_increment: float = 0.1
+    min_increment: Annotated[float, Range(least=1e-4, below=1)] = 0.1
     """Least increment m of a move, in every dimension."""
-    mu: float = 0.75
-    """Where the peaks stand on the scale from -1 to 1."""
-    variance: float = 0.05
+    mu: Fraction = 0.75
+    """Where the peaks stand on both sides of 0, on the scale from -1 to 1."""
+    variance: Annotated[float, Range(1e-6, 1e6)] = 0.05
     """Variance of each Gaussian."""
-
-    def __post_init__(self) -> None:
-        at_least(1, n_dim=self.n_dim)
-        positive(min_increment=self.min_increment, variance=self.variance)
-        if self.min_increment >= 1 or not math.isfinite(self.mu):
-            raise UsageError(
-                f"min_increment must be below 1 and mu finite, got {self.min_increment!r} and {self.mu!r}."
-            )
 
     @property
     def source(self) -> float:

@@ -4,12 +4,13 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from ....errors import UsageError
-from ..checks import at_least, positive
+from ....ranges import Count, Fraction, Range
 from ..params import Params, countable
 from ..target import Target, products
 
@@ -29,25 +30,21 @@ class GridParams(Params):
     Observation: one-hot, length entries per dimension. Index: row-major, so p.reshape((length,) * n_dim) is a picture.
     """
 
-    n_dim: int = 2
+    n_dim: Annotated[int, Range(1, 1000)] = 2
     """Number of dimensions D."""
-    length: int = 8
-    """Cells per dimension, at least 2."""
-    max_increment: int = 1
+    length: Annotated[int, Range(2, 10**6)] = 8
+    """Cells per dimension."""
+    max_increment: Count = 1
     """Largest step along one dimension."""
-    max_dim_per_action: int = 1
+    max_dim_per_action: Count = 1
     """How many dimensions one action may move."""
-    mu: float = 0.75
-    """Where the peaks stand on the scale from -1 to 1."""
-    variance: float = 0.05
+    mu: Fraction = 0.75
+    """Where the peaks stand on both sides of 0, on the scale from -1 to 1."""
+    variance: Annotated[float, Range(1e-6, 1e6)] = 0.05
     """Variance of each Gaussian (upstream calls it sigma)."""
 
     def __post_init__(self) -> None:
-        at_least(1, n_dim=self.n_dim, max_increment=self.max_increment, max_dim_per_action=self.max_dim_per_action)
-        at_least(2, length=self.length)
-        positive(variance=self.variance)
-        if not math.isfinite(self.mu):
-            raise UsageError(f"mu must be a finite number, got {self.mu!r}.")
+        super().__post_init__()
         if self.max_increment >= self.length or self.max_dim_per_action > self.n_dim:
             raise UsageError(
                 f"max_increment must be below length and max_dim_per_action at most n_dim; got max_increment="
@@ -57,11 +54,12 @@ class GridParams(Params):
 
     @property
     def n_actions(self) -> int:
-        return len(self.increments) + 1
+        return self.n_parents + 1
 
     @property
     def n_parents(self) -> int:
-        return len(self.increments)
+        sizes = range(1, self.max_dim_per_action + 1)
+        return sum(math.comb(self.n_dim, size) * self.max_increment**size for size in sizes)
 
     @property
     def max_steps(self) -> int:
@@ -73,17 +71,33 @@ class GridParams(Params):
 
     @property
     def n_states(self) -> int | None:
-        return countable(self.length**self.n_dim)
+        return countable([self.length**self.n_dim])
 
     @property
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.zeros(self.n_dim, np.int32)
 
+    @property
+    def footprint(self) -> int:
+        return 4 * self.n_parents * self.n_dim
+
+    @property
+    def node_bytes(self) -> int:
+        return 4 * self.n_parents * self.n_dim  # masks compare x with every increment
+
     @cached_property
     def increments(self) -> Int32[np.ndarray, "moves n_dim"]:
         """The vector each action adds, stop excepted."""
-        vectors = itertools.product(range(self.max_increment + 1), repeat=self.n_dim)
-        return np.array([v for v in vectors if 1 <= np.count_nonzero(v) <= self.max_dim_per_action], np.int32)
+        vectors = np.zeros((self.n_parents, self.n_dim), np.int32)
+        moves = (
+            (dims, by)
+            for size in range(1, self.max_dim_per_action + 1)
+            for dims in itertools.combinations(range(self.n_dim), size)
+            for by in itertools.product(range(1, self.max_increment + 1), repeat=size)
+        )
+        for vector, (dims, by) in zip(vectors, moves, strict=True):
+            vector[list(dims)] = by
+        return vectors[np.lexsort(vectors.T[::-1])]
 
     @cached_property
     def log_density(self) -> Float64[np.ndarray, " length"]:

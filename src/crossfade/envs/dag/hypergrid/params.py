@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Shaped
 
-from ..checks import at_least, not_negative, one_of, positive
+from ....ranges import NotNegative, Positive, Range
 from ..params import Params, countable
 from ..target import Target, products
 
@@ -38,26 +38,18 @@ class HypergridParams(Params):
     Observation: one-hot, length entries per dimension. Index: row-major, so p.reshape((length,) * n_dim) is a picture.
     """
 
-    n_dim: int = 2
+    n_dim: Annotated[int, Range(1, 1000)] = 2
     """Number of dimensions D."""
-    length: int = 8
-    """Cells per dimension H, at least 2."""
+    length: Annotated[int, Range(2, 10**6)] = 8
+    """Cells per dimension H."""
     reward: Literal["corners", "cosine", "deceptive", "sparse"] = "corners"
     """Which landscape."""
-    r0: float | None = None
+    r0: Positive | None = None
     """Reward everywhere, above 0. None takes the usual constant of the landscape (sparse: 1e-6, a floor of ours)."""
-    r1: float | None = None
+    r1: NotNegative | None = None
     """Reward of the wide region. None as above."""
-    r2: float | None = None
+    r2: NotNegative | None = None
     """Reward of the modes; unused by cosine and sparse. None as above."""
-
-    def __post_init__(self) -> None:
-        at_least(1, n_dim=self.n_dim)
-        at_least(2, length=self.length)
-        one_of(tuple(USUAL), reward=self.reward)
-        r0, r1, r2 = self.constants
-        positive(r0=r0)
-        not_negative(r1=r1, r2=r2)
 
     @property
     def constants(self) -> tuple[float, float, float]:
@@ -84,7 +76,7 @@ class HypergridParams(Params):
 
     @property
     def n_states(self) -> int | None:
-        return countable(self.length**self.n_dim)
+        return countable([self.length**self.n_dim])
 
     @property
     def source(self) -> Int32[np.ndarray, " d"]:

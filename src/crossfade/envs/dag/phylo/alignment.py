@@ -10,6 +10,7 @@ from jaxtyping import Int32
 
 from .... import random
 from ....errors import UsageError
+from ....reading import read_text
 
 BITS = {"A": 1, "C": 2, "G": 4, "T": 8, "-": 16, "N": 15, "?": 15}
 
@@ -33,10 +34,9 @@ def simulate(n_species: int, n_sites: int, mutation: float, seed: int) -> Int32[
 def read(file: str) -> Int32[np.ndarray, "species sites"]:
     """The sequences of a FASTA file, which must be of equal length."""
     path = Path(file)
-    if not path.is_file():
-        raise UsageError(f"no alignment file at {file}. Give a FASTA file, or leave `file` out.")
+    lines = read_text(path, "a FASTA file of aligned sequences (or leave `file` out)").splitlines()
     names, sequences = [], []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         text = line.strip()
         if text.startswith(">"):
             names.append(text[1:])

@@ -1,15 +1,15 @@
 """What defines a phylogenetic problem: framework-free."""
 
 import itertools
-import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from ....errors import UsageError
-from ..checks import at_least, positive
+from ....ranges import Finite, Positive, Probability, Range, Seed
 from ..params import Params
 from . import alignment
 
@@ -36,35 +36,29 @@ class PhyloParams(Params):
     Index (up to 6 species): by x, the first entry the most significant.
     """
 
-    n_species: int = 6
+    n_species: Annotated[int, Range(2, 1000)] = 6
     """Leaves of the tree; must agree with the file, if there is one."""
-    n_sites: int = 40
+    n_sites: Annotated[int, Range(1, 10**6)] = 40
     """Letters per simulated sequence."""
-    mutation: float = 0.1
+    mutation: Probability = 0.1
     """Probability that a site changes along a branch of the simulated tree."""
-    constant: float = 0.0
+    constant: Finite = 0.0
     """Mutations at which a complete tree has log R = 0."""
-    temperature: float = 4.0
+    temperature: Positive = 4.0
     """Mutations that divide the reward by e."""
     file: str | None = None
     """The user's alignment, FASTA; None simulates one."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the simulated alignment."""
 
     def __post_init__(self) -> None:
-        at_least(2, n_species=self.n_species)
-        at_least(1, n_sites=self.n_sites)
-        positive(temperature=self.temperature)
-        if not 0 <= self.mutation <= 1 or not math.isfinite(self.constant):
-            raise UsageError(
-                f"mutation must be a probability and constant finite, got {self.mutation!r} and {self.constant!r}."
-            )
+        super().__post_init__()
         if self.file is not None and len(self.sequences) != self.n_species:
             raise UsageError(f"n_species is {self.n_species}, but {self.file} holds {len(self.sequences)} sequences.")
 
     @property
     def n_actions(self) -> int:
-        return len(self.pairs) + 1
+        return self.n_species * (self.n_species - 1) // 2 + 1
 
     @property
     def n_parents(self) -> int:

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from .... import random
 from ....errors import UsageError
-from ..checks import at_least, not_negative
+from ....ranges import Count, NotNegative, Range, Seed
 from ..params import Params, countable
 
 
@@ -26,22 +27,21 @@ class SetAdditionParams(Params):
     Observation: x. Index: by size, then by the combinatorial number system (largest item first).
     """
 
-    n_items: int = 10
+    n_items: Annotated[int, Range(1, 10_000)] = 10
     """Items to choose from."""
-    max_size: int = 5
+    max_size: Count = 5
     """Largest set."""
     fixed_size: bool = False
     """Whether only sets of max_size are objects of interest."""
-    value_scale: float = 1.0
+    value_scale: NotNegative = 1.0
     """Standard deviation of the items' values."""
-    affinity_scale: float = 0.5
+    affinity_scale: NotNegative = 0.5
     """Standard deviation of the pairs' affinities."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of values and affinities."""
 
     def __post_init__(self) -> None:
-        at_least(1, n_items=self.n_items, max_size=self.max_size)
-        not_negative(value_scale=self.value_scale, affinity_scale=self.affinity_scale)
+        super().__post_init__()
         if self.max_size > self.n_items:
             raise UsageError(f"max_size must be at most n_items={self.n_items}, got {self.max_size}.")
 
@@ -63,7 +63,7 @@ class SetAdditionParams(Params):
 
     @property
     def n_states(self) -> int | None:
-        return countable(sum(comb(self.n_items, size) for size in range(self.max_size + 1)))
+        return countable(comb(self.n_items, size) for size in range(self.max_size + 1))
 
     @property
     def terminating(self) -> bool:
@@ -72,6 +72,10 @@ class SetAdditionParams(Params):
     @property
     def source(self) -> Int32[np.ndarray, " d"]:
         return np.zeros(self.n_items, np.int32)
+
+    @property
+    def footprint(self) -> int:
+        return 8 * self.n_items**2
 
     @cached_property
     def value(self) -> Float64[np.ndarray, " n_items"]:

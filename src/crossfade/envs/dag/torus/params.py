@@ -2,8 +2,9 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..checks import at_least, positive
+from ....ranges import Positive, Range
 from ..continuous_params import ContinuousParams
 
 
@@ -21,22 +22,18 @@ class TorusParams(ContinuousParams):
     Observation: cos(k x_d) and sin(k x_d) for k = 1 .. harmonics, all cosines first, then t / n_turns.
     """
 
-    n_dim: int = 2
+    n_dim: Annotated[int, Range(1, 1000)] = 2
     """Number of angles."""
-    n_turns: int = 5
+    n_turns: Annotated[int, Range(1, 10_000)] = 5
     """Moves T before stop."""
-    alpha: int = 1
+    alpha: Annotated[int, Range(1, 1000)] = 1
     """Frequency in the even dimensions."""
-    beta: int = 1
+    beta: Annotated[int, Range(1, 1000)] = 1
     """Frequency in the odd dimensions."""
-    floor: float = 1e-3
-    """Least reward, above 0."""
-    harmonics: int = 5
+    floor: Positive = 1e-3
+    """Least reward."""
+    harmonics: Annotated[int, Range(1, 1000)] = 5
     """Frequencies that a network sees of each angle."""
-
-    def __post_init__(self) -> None:
-        at_least(1, n_dim=self.n_dim, n_turns=self.n_turns, alpha=self.alpha, beta=self.beta, harmonics=self.harmonics)
-        positive(floor=self.floor)
 
     @property
     def source(self) -> float:

@@ -10,7 +10,6 @@ from ..encoding_numpy import unravel
 from ..params import Params, countable
 
 Order = Literal["append", "prepend_append", "free"]
-ORDERS = ("append", "prepend_append", "free")
 
 
 class WordsParams(Params):
@@ -61,8 +60,8 @@ class WordsParams(Params):
     @property
     def n_states(self) -> int | None:
         if self.order == "free":
-            return countable((self.n_symbols + 1) ** self.n_words)
-        return countable(sum(self.n_symbols**size for size in range(self.n_words + 1)))
+            return countable([(self.n_symbols + 1) ** self.n_words])
+        return countable(self.n_symbols**size for size in range(self.n_words + 1))
 
     @property
     def terminating(self) -> bool:

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from jaxtyping import Float64, Int
 
 from .... import random
 from ....errors import UsageError
+from ....reading import read_text
 from ..checks import is_number
 
 LARGEST = 2**24
@@ -29,8 +31,6 @@ def synthetic(length: int, n_symbols: int, coupling: float, seed: int) -> Float6
 def read(file: str, letters: str, length: int) -> Float64[np.ndarray, " sequences"]:
     """The value of every sequence; what is missing, doubled, misspelt or not a number is an error that says where."""
     path = Path(file)
-    if not path.is_file():
-        raise UsageError(f"no landscape file at {file}. Give a CSV or NPZ file, or leave `file` out.")
     if path.suffix not in (".csv", ".npz"):
         raise UsageError(f"a landscape file ends with .csv or .npz, got {path.name}.")
     sequence, value = (_read_csv if path.suffix == ".csv" else _read_npz)(path, letters, length)
@@ -57,8 +57,11 @@ def read(file: str, letters: str, length: int) -> Float64[np.ndarray, " sequence
 
 
 def _read_csv(path: Path, letters: str, length: int) -> tuple[Int[np.ndarray, "rows length"], np.ndarray]:
-    with path.open(newline="") as lines:
+    lines = read_text(path, "a CSV file of a landscape (or leave `file` out)").splitlines()
+    try:
         rows = [(number, row) for number, row in enumerate(csv.reader(lines), 1) if row]
+    except csv.Error as error:
+        raise UsageError(f"{path.name}: expected rows sequence,value; got {error}.") from error
     if rows and not is_number(rows[0][1][-1]):
         rows = rows[1:]
     place = {letter: i for i, letter in enumerate(letters)}
@@ -74,10 +77,15 @@ def _read_csv(path: Path, letters: str, length: int) -> tuple[Int[np.ndarray, "r
 
 
 def _read_npz(path: Path, letters: str, length: int) -> tuple[Int[np.ndarray, "rows length"], np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if not {"sequence", "value"} <= set(arrays.files):
-            raise UsageError(f"{path.name}: expected arrays `sequence` and `value`, got {', '.join(arrays.files)}.")
-        sequence, value = arrays["sequence"], arrays["value"]
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile) or not {"sequence", "value"} <= set(arrays.files):
+                raise UsageError(f"{path.name}: expected arrays `sequence` and `value`, got {arrays}.")
+            sequence, value = arrays["sequence"], arrays["value"]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path}: expected an NPZ file of a landscape, got {error}.") from error
+    if value.dtype.kind not in "iuf":
+        raise UsageError(f"{path.name}: expected numbers in `value`, got {value.dtype}.")
     fits = sequence.ndim == 2 and sequence.shape == (*value.shape, length) and sequence.dtype.kind in "iu"
     if not fits or (sequence.size and not 0 <= sequence.min() <= sequence.max() < len(letters)):
         raise UsageError(

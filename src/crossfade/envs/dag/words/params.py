@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float64, Int32
 
 from .... import random
 from ....errors import UsageError
-from ..checks import at_least, not_negative, one_of, positive
+from ....ranges import Finite, NotNegative, Positive, Range, Seed
 from ..target import Target, products, thinned
 from . import landscape, transfer
-from .base_params import ORDERS, Order, WordsParams
+from .base_params import Order, WordsParams
 
 BLOCKS = ("00000000", "11111111", "11110000", "00001111", "00111100")
 
@@ -27,28 +28,26 @@ class BitSequenceParams(WordsParams):
     State, actions and the rest: see `WordsParams`, with n_words = n_bits / word_bits and n_symbols = 2^word_bits.
     """
 
-    n_bits: int = 120
+    n_bits: Annotated[int, Range(8, 10**5)] = 120
     """Length n of an object, a multiple of 8."""
-    word_bits: int = 8
+    word_bits: Annotated[int, Range(1, 16)] = 8
     """Bits k per word, a divisor of n_bits."""
     order: Order = "append"
     """How words are written: append, prepend_append or free."""
-    n_modes: int = 60
+    n_modes: Annotated[int, Range(1, 10**6)] = 60
     """Number of modes."""
-    beta: float = 3.0
+    beta: NotNegative = 3.0
     """Inverse temperature."""
     normalise: bool = True
     """Whether distances are divided by n_bits."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the modes."""
 
     def __post_init__(self) -> None:
-        at_least(1, n_bits=self.n_bits, word_bits=self.word_bits, n_modes=self.n_modes)
-        not_negative(beta=self.beta)
-        one_of(ORDERS, order=self.order)
-        if self.n_bits % 8 or self.n_bits % self.word_bits or self.word_bits > 16:
+        super().__post_init__()
+        if self.n_bits % 8 or self.n_bits % self.word_bits:
             raise UsageError(
-                f"n_bits must be a multiple of 8 and of word_bits, which is at most 16; got n_bits={self.n_bits}, "
+                f"n_bits must be a multiple of 8 and of word_bits; got n_bits={self.n_bits}, "
                 f"word_bits={self.word_bits}."
             )
         most = len(BLOCKS) ** (self.n_bits // 8)
@@ -62,6 +61,10 @@ class BitSequenceParams(WordsParams):
     @property
     def n_symbols(self) -> int:
         return 2**self.word_bits
+
+    @property
+    def footprint(self) -> int:
+        return 4 * self.n_modes * (self.n_bits + self.n_words * self.n_symbols)
 
     @cached_property
     def modes(self) -> Int32[np.ndarray, "n_modes n_bits"]:
@@ -117,7 +120,7 @@ class SequenceParams(WordsParams):
     scale=100.
     """
 
-    length: int = 8
+    length: Annotated[int, Range(1, 24)] = 8
     """Letters per sequence."""
     letters: str = "ACGT"
     """The alphabet, one character per letter."""
@@ -125,22 +128,19 @@ class SequenceParams(WordsParams):
     """How letters are written: append, prepend_append or free."""
     file: str | None = None
     """The user's landscape, CSV or NPZ; None draws a synthetic one."""
-    exponent: float = 3.0
+    exponent: Positive = 3.0
     """Sharpens the landscape."""
-    scale: float = 10.0
+    scale: Positive = 10.0
     """Reward of a sequence with y = 1."""
-    floor: float = 1e-3
-    """Least reward, above 0."""
-    coupling: float = 0.5
+    floor: Positive = 1e-3
+    """Least reward."""
+    coupling: NotNegative = 0.5
     """Standard deviation of the synthetic pairwise couplings."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the synthetic landscape."""
 
     def __post_init__(self) -> None:
-        at_least(1, length=self.length)
-        positive(exponent=self.exponent, scale=self.scale, floor=self.floor)
-        not_negative(coupling=self.coupling)
-        one_of(ORDERS, order=self.order)
+        super().__post_init__()
         if len(set(self.letters)) != len(self.letters) or len(self.letters) < 2:
             raise UsageError(f"letters must be two or more different characters, got {self.letters!r}.")
         if len(self.letters) ** self.length > landscape.LARGEST:
@@ -180,18 +180,13 @@ class IsingParams(WordsParams):
         spin i (row-major) down, 2 i + 1 up; backward action i clears it.
     """
 
-    side: int = 3
-    """Rows and columns of the torus, at least 2."""
-    coupling: float = 0.2
+    side: Annotated[int, Range(2, 64)] = 3
+    """Rows and columns of the torus."""
+    coupling: Finite = 0.2
     """Strength J of a bond; negative favours opposite neighbours."""
-    field: float = 0.0
+    field: Finite = 0.0
     """Strength h of the outer field."""
     order = "free"  # not a field: no other order is meant
-
-    def __post_init__(self) -> None:
-        at_least(2, side=self.side)
-        if not np.isfinite([self.coupling, self.field]).all():
-            raise UsageError(f"coupling and field must be finite, got {self.coupling!r} and {self.field!r}.")
 
     @property
     def n_words(self) -> int:
@@ -200,6 +195,10 @@ class IsingParams(WordsParams):
     @property
     def n_symbols(self) -> int:
         return 2
+
+    @property
+    def footprint(self) -> int:
+        return 8 * self.n_words**2
 
     @cached_property
     def bonds(self) -> Float64[np.ndarray, "spins spins"]:

@@ -1,11 +1,12 @@
 """Imported bars on disk: one safetensors file per contract in a folder, the report beside it as JSON."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save as to_bytes
 
 from ....errors import DataError, UsageError, nearest
@@ -17,12 +18,35 @@ from . import Imported
 DTYPES = dict(zip(Bars._fields, ("int64", "int32", "int32", "int32", "int32", "int64", "bool"), strict=True))
 
 
-def save(folder: Path, name: str, imported: Imported) -> Path:
-    """Writes bars and report; each is there whole or not at all."""
-    path = folder / file_name(name)
-    write_bytes(path, to_bytes({field: np.ascontiguousarray(x) for field, x in imported.bars._asdict().items()}))
-    write_json(path.with_suffix(".json"), imported.report.json())
+def save(folder: Path, name: str, imported: Imported, *, replace: bool = False) -> Path:
+    """Writes bars, with their hash, and report; each is there whole or not at all.
+
+    Other bars of the same contract are overwritten only with `replace`.
+    """
+    path, bars = folder / file_name(name), imported.bars
+    if path.exists() and not replace and digest(old := _bars(path)) != digest(bars):
+        raise UsageError(
+            f"{path}: expected no bars of {name}, or the same ones; there are {_span(old)}, and these are "
+            f"{_span(bars)}. Put them in another folder by --to, or in their place by --replace."
+        )
+    columns = {field: np.ascontiguousarray(x) for field, x in bars._asdict().items()}
+    write_bytes(path, to_bytes(columns, {"sha256": digest(bars)}))
+    write_json(path.with_suffix(".json"), {**imported.report.json(), "sha256": digest(bars)})
     return path
+
+
+def digest(bars: Bars) -> str:
+    """SHA-256 over the columns: equal for equal bars, whatever file they came from."""
+    found = hashlib.sha256()
+    for field, column in bars._asdict().items():
+        found.update(f"{field} {column.dtype} {len(column)} ".encode())
+        found.update(np.ascontiguousarray(column).tobytes())
+    return found.hexdigest()
+
+
+def _span(bars: Bars) -> str:
+    first, last = (np.datetime64(int(stamp), "m") for stamp in bars.stamp[[0, -1]])
+    return f"{len(bars.stamp)} from {first} to {last}"
 
 
 def names(folder: Path) -> list[str]:
@@ -66,6 +90,10 @@ def _bars(path: Path) -> Bars:
     if form != DTYPES or len(lengths) != 1 or len(lengths.pop()) != 1:
         raise DataError(f"{path}: expected columns {DTYPES} of one length, got {form}. Import it anew.")
     bars = Bars(**columns)
+    with safe_open(path, "numpy") as file:
+        told = (file.metadata() or {}).get("sha256")
+    if told is not None and told != digest(bars):
+        raise DataError(f"{path}: expected bars with the hash {told[:16]}..., got others. Import it anew.")
     sound = bars.low <= np.minimum(bars.open, bars.close)
     sound &= bars.high >= np.maximum(bars.open, bars.close)
     sound &= np.concatenate([[True], np.diff(bars.stamp) > 0])

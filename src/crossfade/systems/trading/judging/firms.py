@@ -8,7 +8,7 @@ the next bar on.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -18,6 +18,8 @@ from ....config import from_yaml
 from ....envs.trading.market import Market, Settings
 from ....envs.trading.params import Reason
 from ....errors import UsageError
+from ....ranges import Count, Finite, Positive, Range, check
+from ....reading import read_text
 from .record import Record
 
 SHIPPED = Path(__file__).with_name("firms.yaml")
@@ -27,31 +29,29 @@ SHIPPED = Path(__file__).with_name("firms.yaml")
 class Firm:
     """The rules of one evaluation, in dollars."""
 
-    account: float
+    account: Positive
     """What the account begins with."""
-    target: float
+    target: Positive
     """Profit at the end of a day with which it is passed."""
-    drawdown: float
+    drawdown: Positive
     """How far below the peak equity may never come; touching it ends the account."""
     trailing: Literal["intraday", "end_of_day", "none"] = "intraday"
     """Which peak: the highest equity at any moment, the highest at the end of a day, or the beginning."""
-    lock: float | None = None
+    lock: Finite | None = None
     """Profit at which the threshold stops rising; none: it never stops."""
-    daily_loss: float | None = None
+    daily_loss: Positive | None = None
     """Loss within a day, from its beginning, that is not allowed."""
     daily_loss_ends: Literal["day", "account"] = "day"
     """What that loss ends. A day is closed at the lowest equity of the bar in which it happened."""
-    consistency: float | None = None
+    consistency: Annotated[float, Range(above=0, most=1)] | None = None
     """Largest share of the profit that the best day may have when the target counts as reached."""
-    minimum_days: int = 1
+    minimum_days: Count = 1
     """Days with a trade that are needed."""
-    maximum_days: int = 250
+    maximum_days: Count = 250
     """Days after which nothing is decided."""
 
     def __post_init__(self) -> None:
-        for name in ("account", "target", "drawdown", "daily_loss", "consistency", "minimum_days", "maximum_days"):
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise UsageError(f"{name}: expected a positive number, got {value}.")
+        check(self)
 
 
 class Days(NamedTuple):
@@ -81,11 +81,9 @@ def load(*more: Path) -> dict[str, Firm]:
 
 def read(path: Path) -> dict[str, Firm]:
     """The firms of a YAML file: `name:` and under it the fields of `Firm`."""
-    if not path.is_file():
-        raise UsageError(f"expected a YAML file of firms at {str(path)!r}, found none.")
     try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        tree = yaml.safe_load(read_text(path, "a YAML file of firms"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: expected YAML, got {error}") from error
     if not isinstance(tree, dict) or not all(isinstance(rules, dict) for rules in tree.values()):
         raise UsageError(f"{path}: expected `name:` and under it the rules of a firm; see {SHIPPED.name}.")

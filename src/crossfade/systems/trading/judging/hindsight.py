@@ -15,7 +15,9 @@ from ....envs.trading.params import Action, Reason
 from ....envs.trading.trading_numpy import Trading
 from .stage import Stage
 
-NO_FLOOR = np.array(2**30, np.int32)  # cents: the account cannot go bust
+NO_FLOOR = np.array(
+    2**29, np.int32
+)  # cents: no account goes bust; the mask of phase 2 takes it three times, in 32 bits
 
 
 class Entries(NamedTuple):

@@ -1,10 +1,10 @@
 """Where traders are judged, and what judging gives: the days held out, whole sessions, one account for each."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float, Int, Int32
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Int32
 from ....envs.trading.market import Market, Settings
 from ....envs.trading.params import TradingParams
 from ....envs.trading.trading_numpy import Trading
-from ....errors import UsageError
+from ....ranges import INT32, Range
 from ....run.evaluation import Effort
 from .. import data, world
 from ..config import TradingConfig
@@ -30,9 +30,9 @@ CAPITAL = Settings().initial_cents / 100  # dollars of an account
 class StudyEffort(Effort):
     """How much a whole evaluation computes."""
 
-    resamples: int = 2000
+    resamples: Annotated[int, Range(2, INT32)] = 2000
     """Repeats of the bootstrap, and accounts that try a firm's evaluation."""
-    block: float | None = None
+    block: Annotated[float, Range(least=1)] | None = None
     """Mean length of the bootstrap's blocks in days; none takes the cube root of the number of days."""
     checkpoints: bool = False
     """Judge every checkpoint that was kept, in one compiled call in the modes of JAX."""
@@ -40,9 +40,7 @@ class StudyEffort(Effort):
     """YAML files of prop-firm rules, beside those that come along."""
 
     def __post_init__(self) -> None:
-        for name, least in (("resamples", 2), ("block", 1)):
-            if (value := getattr(self, name)) is not None and not least <= value < math.inf:
-                raise UsageError(f"{name}: expected a number of at least {least}, got {value}.")
+        super().__post_init__()
         load(*self.firms)  # a bad file is told before anything is computed
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from ....errors import UsageError, nearest
+from ....ranges import Range, Seed
 from ....verbs.common import Common, print_json, status
 
 
@@ -34,9 +35,9 @@ class Audit(Common):
     Always by the sound rules."""
     rules: Literal["sound", "seed_jax", "seed_pandas"] = "sound"
     """The rule set of the first two."""
-    days: int = 2000
+    days: Annotated[int, Range(2, 10**6)] = 2000
     """Independent days of the martingale audit."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the prices, of the policies that draw, and of PPO."""
 
     def run(self) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from ....ranges import Range, Seed
 from ....verbs.common import Common, print_json, status
 
 
@@ -51,12 +52,14 @@ class Import(Check):
 
     to: Path = Path("bars")
     """Folder that gets CONTRACT.safetensors and the report as CONTRACT.json."""
+    replace: bool = False
+    """Overwrite other bars of this contract that are there already."""
 
     def run(self) -> int:
         from ....envs.trading.importers import store
 
         imported = self._read()
-        self._show(imported, written=str(store.save(self.to, self.contract, imported)))
+        self._show(imported, written=str(store.save(self.to, self.contract, imported, replace=self.replace)))
         return 0
 
 
@@ -73,9 +76,9 @@ class Facts(Common):
     """Which synthetic market."""
     contracts: tuple[str, ...] = ("ES",)
     """Contracts of the synthetic market."""
-    days: int = 250
+    days: Annotated[int, Range(2, 10**5)] = 250
     """Days of it; leverage needs 1000."""
-    seed: int = 0
+    seed: Seed = 0
     """Of these days."""
 
     def run(self) -> int:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from ....ranges import Range, Seed
 from ....verbs.common import Common, print_json
 
 
@@ -17,7 +18,7 @@ class Explain(Common):
     crossfade explain 12 --rules seed_jax
     """
 
-    step: Annotated[Positional[int], arg(metavar="STEP")]
+    step: Annotated[Positional[Annotated[int, Range(0, 10**6)]], arg(metavar="STEP")]
     """The step of an account that lives by the rules of --against."""
     rules: str = "seed_jax"
     """A set of rules, or switches of the sound ones: --rules gaps=ignored,trail=same_bar."""
@@ -25,7 +26,7 @@ class Explain(Common):
     """The rules that the account lives by."""
     phase: Literal[1, 2] = 2
     """1 enters, 2 also manages the stop."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the days and of the actions."""
 
     def run(self) -> int:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ....errors import UsageError
+from ....ranges import INT32, Range
 from ....verbs.common import Common, finite, print_json
 from ....verbs.configured import Words, read_config, read_system
 
@@ -32,9 +33,9 @@ class Walk(Common):
     """A named setting to start from."""
     config: Path | None = None
     """A YAML file of settings; words on the command line go before it, a preset behind."""
-    resamples: int = 2000
+    resamples: Annotated[int, Range(2, INT32)] = 2000
     """Repeats of the bootstrap, and accounts that try a firm's evaluation."""
-    block: float | None = None
+    block: Annotated[float, Range(least=1)] | None = None
     """Mean length of the bootstrap's blocks in days; by default the cube root of the number of days."""
     firms: tuple[Path, ...] = ()
     """YAML files of prop-firm rules, beside those that come along."""

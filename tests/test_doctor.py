@@ -1,0 +1,94 @@
+"""`crossfade doctor` on the user's own models: each pair is examined by itself, on the same numbers in both layouts."""
+
+import json
+import sys
+import textwrap
+
+import pytest
+
+from crossfade.cli import main
+
+MODELS = """
+import jax, jax.numpy as jnp, torch
+from flax import linen
+from torch import nn
+
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.5)
+    def forward(self, x):
+        return {"image": torch.relu(self.drop(self.norm(self.conv(x)))), "size": x.square().mean((1, 2, 3))}
+
+class LinenConv(linen.Module):
+    slope: float = 0.0
+    @linen.compact
+    def __call__(self, x):
+        y = linen.BatchNorm(True, epsilon=1e-5)(linen.Conv(4, (3, 3))(x))
+        return {"image": linen.leaky_relu(y, self.slope), "size": jnp.square(x).mean((1, 2, 3))}
+
+def linen_conv(slope=0.0):
+    return LinenConv(slope), LinenConv(slope).init(jax.random.key(0), jnp.zeros((1, 4, 4, 3)))
+
+def leaky_conv():
+    return linen_conv(0.1)
+
+def raises():
+    raise OSError("the weights are on another disk")
+
+frames = torch.linspace(-1, 1, 2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+jax_frames = frames.permute(0, 2, 3, 1).numpy()
+"""
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """A user's module in the current folder."""
+    (tmp_path / "conv_models.py").write_text(textwrap.dedent(MODELS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "conv_models", raising=False)
+
+
+PAIR = ["conv_models:Conv", "conv_models:linen_conv"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "jax_shape"),
+    [
+        ("2x3x4x5", "2x4x5x3"),
+        ("2x3x3x3", "2x3x3x3"),  # every axis is as long as any other: NHWC is found by trying
+        ("conv_models:frames", "2x4x5x3"),
+        ("conv_models:frames", "conv_models:jax_frames"),
+    ],
+)
+def test_a_pair_of_another_layout_is_examined_on_the_same_numbers(shape, jax_shape, models, capsys):
+    assert main(["doctor", *PAIR, "--input", shape, "--jax-input", jax_shape]) == 0
+    out = capsys.readouterr().out
+    assert "conv.weight (4, 3, 3, 3)" in out and "ROUNDING" in out and "worst leaf" in out
+
+
+@pytest.mark.parametrize(
+    ("shape", "jax_shape", "message"),
+    [
+        ("2x3x4x4", "2x4x4x5", "the axes of 2x3x4x4 in another order"),
+        ("2x3x4x5", "conv_models:jax_frames", "--input MODULE:ATTR"),
+    ],
+)
+def test_inputs_that_cannot_be_the_same_numbers_are_refused(shape, jax_shape, message, models, capsys):
+    assert main(["doctor", *PAIR, "--input", shape, "--jax-input", jax_shape]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_one_bad_pair_does_not_discard_the_others(models, capsys):
+    broken = ["conv_models:Conv", "conv_models:raises", "conv_models:Conv", "conv_models:leaky_conv"]
+    words = ["doctor", *broken, *PAIR, "--input", "2x3x4x5", "--jax-input", "2x4x5x3"]
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert "OSError: the weights are on another disk" in out
+    assert "conv_models:Conv = conv_models:leaky_conv" in out and "could not be matched" in out
+    assert "parity of conv_models:Conv = conv_models:linen_conv: ROUNDING" in out
+    assert main([*words, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [pair["verdict"] for pair in found] == ["FAILED", "FAILED", "ROUNDING"]
+    assert found[0]["name"] == "conv_models:Conv = conv_models:raises" and "OSError" in found[0]["error"]
