@@ -43,14 +43,16 @@ OWN_ARGUMENTS = {"key", "device", "optimizer", "optimizers", "tx", "opt_state", 
 OWN_METHODS = set(vars(TorchSystem)) ^ set(vars(JaxSystem))
 """What the seam asks of one half of a system only."""
 
-BASE = {"errors", "_lazy", "loading", "ranges", "config", "config_values", "__version__"}
+BASE = {"errors", "_lazy", "loading", "failing", "reading", "ranges", "config", "config_values", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_lazy": set(),
-    "loading": {"errors"},
+    "failing": {"errors"},
+    "loading": {"errors", "failing"},
+    "reading": {"errors"},
     "ranges": {"config_values", "errors"},
     "config_values": {"errors"},
-    "config": {"config_values", "errors", "loading", "ranges"},
+    "config": {"config_values", "errors", "loading", "ranges", "reading"},
     "registry": BASE - {"config"},
     "random": BASE,
     "optim": BASE,

@@ -102,10 +102,10 @@ class _Run:
             trained = [p for group in optimizer.param_groups for p in group["params"]]
             torch.nn.utils.clip_grad_norm_(trained, self.program.clip_norm)
         optimizer.step()
-        named = [n for group in self.program.groups for n in group.shapes]
+        named, owned = [n for group in self.program.groups for n in group.shapes], self.optimizer.trained
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
-            "gradient": {n: g for n, g in grads.items() if n in named},  # what the optimiser owns
+            "gradient": {n: g for n, g in grads.items() if n in owned and (n in named or np.any(g))},
             **self._after(_arrays(module), read_torch(optimizer, module).moments),
         }
 
