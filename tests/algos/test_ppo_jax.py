@@ -13,10 +13,12 @@ import pytest
 from ppo_toy import DATA, WORLD, Place, PublishedConfig, actions, optimizer, parameters, rates, settings, small, started
 
 from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax, train_jax
+from crossfade.algos.ppo.acting_jax import Actor
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.gae_jax import gae
 from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.synthetic import bars, planted_optimum
+from crossfade.envs.world import BoundWorld
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled
@@ -179,9 +181,11 @@ def rolled():
     noise = rollout_jax.draw(jax.random.key(3), config, actions(config), WORLD.start_numbers)
     raw = jnp.asarray(np.random.default_rng(0).normal(size=(9, 3)))
     carry = carry._replace(statistics=normalizer.merge(carry.statistics, raw))
-    collect = jax.jit(rollout_jax.collect, static_argnums=(1, 2, 7))
-    taken, after, told = collect(policy, actions(config), WORLD, DATA, limits, carry, noise, config)
-    minibatch = train_jax.minibatch_of(WORLD, DATA, limits, taken, carry.statistics, config)
+    envs, actor = BoundWorld(WORLD, DATA, limits), Actor(policy, actions(config))
+    taken, after, told = jax.jit(lambda actor, *given: rollout_jax.collect(actor, envs, *given, config))(
+        actor, carry, noise
+    )
+    minibatch = train_jax.minibatch_of(envs, taken, carry.statistics, config)
     return config, policy, limits, noise, raw, carry, taken, after, told, minibatch
 
 

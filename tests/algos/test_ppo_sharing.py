@@ -186,7 +186,7 @@ def test_pieces_fit_the_cache_of_the_cores_a_device_has(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     seen = lambda width: lambda index: Minibatch(jnp.zeros((len(index), width), "float32"), *[None] * 6)
     pieces = lambda n, devices, width=256: learner_jax._pieces(seen(width), jnp.zeros(n, jnp.int32), devices)
-    assert learner_jax.CACHE == 2**20  # 1024 rows of 256 numbers
+    assert learner_jax._CACHE == 2**20  # 1024 rows of 256 numbers
     assert [pieces(n, 2) for n in (64, 1024, 2048, 3000, 8192)] == [1, 1, 2, 3, 8]
     assert pieces(8192, 1) == 4  # the caches of both cores
     assert pieces(2053, 2) == 1  # a prime number of rows: no crumbs

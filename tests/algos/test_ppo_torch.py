@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.ppo import init
 from crossfade.algos.ppo.network_torch import ActorCritic
+from crossfade.algos.ppo.start import draw_parameters
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_numpy as normalizer
@@ -43,7 +43,7 @@ def test_a_count_too_large_to_grow_becomes_a_moving_average():
 @pytest.mark.parametrize("network", ["mlp", "seed"])
 def test_initial_parameters_are_those_of_the_network(network):
     chosen = TradingConfig(network=network, hidden=8, dtype="float64")
-    drawn = init.parameters(chosen, 13, 3, 0, random.key(0))
+    drawn = draw_parameters(chosen, 13, Categorical(3), random.key(0))
     module = ActorCritic(13, Categorical(3), chosen.architecture).double()
     module.load_state_dict({name: torch.tensor(array) for name, array in drawn.items()})
     weight = drawn["trunk.0.weight"]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ..algos.ppo import learner_torch, losses_torch, pure_torch, rollout_numpy
+from ..algos.ppo import learner_torch, losses_torch, rollout_numpy
 from ..algos.ppo.acting_torch import Actor
 from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout
 from ..algos.ppo.config import PPOConfig
@@ -18,6 +18,7 @@ from ..algos.ppo.optimizer import optimizer_record
 from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import OneByOne, Vectorized
 from ..envs.world import BoundWorld, Envs, WorldParams, make_world
+from ..optim.functional_torch import descent
 from ..optim.state import OptimizerState
 from ..random import random_numpy as random
 from ..trainers.system import Info, Objective, PureState, Scheduled
@@ -126,15 +127,15 @@ class PPOSystem(Generic[Config]):
         self, policy: ActorCritic, compile: Callable[[Any], Any]
     ) -> Callable[[PureState, Batch], tuple[PureState, Info]]:
         """One compiled step per minibatch."""
-        step = compile(pure_torch.make_update(policy, self.actions, self.config))
+        step = compile(descent(policy, self.optimizer_records(0)[SOLE], self.loss, self.config.clip_norm))
 
         def update(state: PureState, batch: Batch) -> tuple[PureState, Info]:
-            rate = torch.tensor(batch.learning_rate, dtype=torch.float64)
+            rates = [torch.tensor(batch.learning_rate, dtype=torch.float64)]
             params, moments = state.params, state.moments[SOLE]
 
             def once(index: Int[Tensor, " size"]) -> dict[str, Tensor]:
                 nonlocal params, moments
-                params, moments, info = step(params, moments, self._weighted(batch.steps, index), rate)
+                params, moments, info = step(params, moments, self._weighted(batch.steps, index), rates)
                 return info
 
             info = over_epochs(once, batch.order, self.config)

@@ -12,6 +12,7 @@ from ...nn.categorical_torch import Categorical
 from ...nn.distribution import Distribution
 from ...nn.gaussian_torch import Gaussian
 from ...nn.parameters_torch import filled
+from ...optim import eager_torch
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
 from .epochs_torch import over_epochs
@@ -74,15 +75,10 @@ def update(
     """One gradient step on a minibatch, and the parts of its loss."""
     batch = minibatch(index)
     batch = batch._replace(advantage=normalized(batch.advantage, config))
-    value, info = loss(policy, batch, actions, config)
-    optimizer.zero_grad()
-    value.backward()
-    if config.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), config.clip_norm)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
-    optimizer.step()
-    return {name: quantity.detach() for name, quantity in info.items()}
+    objective = lambda policy, batch: loss(policy, batch, actions, config)
+    return eager_torch.update(policy, optimizer, objective, batch, config.clip_norm)
 
 
 def update_epochs(
