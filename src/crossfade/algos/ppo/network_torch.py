@@ -16,7 +16,7 @@ class ActorCritic(nn.Module):
 
     h = phi(W x + b) for each layer of the trunk, then LayerNorm(h) if so shaped; outputs and value are W h + b behind
     the hidden layers phi(W h + b) of their heads. Free outputs are the parameter `log_std`, whatever the state.
-    Parameters are those of init.py: made here they mean nothing.
+    Parameters are drawn by `Architecture.laws`: made here they mean nothing.
     """
 
     def __init__(self, observation_dim: int, actions: Distribution, architecture: Architecture):
