@@ -10,7 +10,7 @@ world without them is given None.
 All randomness is data. `begin` is given uniform numbers; a world whose steps are random keeps a key in its state.
 """
 
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from ..loading import load_attribute
 
@@ -92,17 +92,10 @@ class World(Protocol):
 
 @runtime_checkable
 class WorldParams(Protocol):
-    """What states a world. Hashable."""
+    """What states a world, and where its two classes are, `module:Class`. Each is called with the params. Hashable."""
 
-    @property
-    def numpy(self) -> str:
-        """Where the NumPy world is, `module:Class`: a class attribute. The class is called with the params."""
-        ...
-
-    @property
-    def jax(self) -> str:
-        """Where the JAX world is."""
-        ...
+    numpy: ClassVar[str]
+    jax: ClassVar[str]
 
 
 def make_world(params: WorldParams, side: Literal["numpy", "jax"]) -> World:

@@ -26,7 +26,7 @@ RECORD = System(
 
 @dataclass(frozen=True)
 class PointParams:
-    """x' = x + a / 2 from somewhere in [-2, 2], reward -x'^2; it ends beyond 3, at a loss of 10, and is cut off after 8."""
+    """x' = x + a / 2 from somewhere in [-2, 2], reward -x'^2; beyond 3 it ends with -10, after 8 steps it is cut."""
 
     numpy: ClassVar[str] = f"{__name__}.point_numpy:Point"
     jax: ClassVar[str] = f"{__name__}.point_jax:Point"
