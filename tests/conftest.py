@@ -21,6 +21,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 torch.set_num_threads(1)
 
 
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 30_000  # of the 65,530 that Linux gives a process by default; XLA crashes when there are no more
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs():
+    """A compiled program holds memory maps for as long as JAX remembers it: forget them before they are too many."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Float64 on the JAX side for one test."""

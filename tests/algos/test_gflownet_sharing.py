@@ -105,6 +105,7 @@ WRONG = {
 
 @pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
 def test_what_cannot_be_shared_is_refused(changes, message):
+    assert jax.device_count() == 4  # JAX makes its devices when it is first used, and no more after that
     with pytest.raises(UsageError, match=message):
         make_trainer(find("gflownet"), tiny(**{"mode": "jax_full", "dtype": "float32", **changes}))
 

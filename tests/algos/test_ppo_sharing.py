@@ -136,6 +136,7 @@ def test_what_cannot_be_shared_is_refused(words, told):
 
 
 def test_more_devices_than_there_are_is_refused_with_the_remedy():
+    assert jax.device_count() == 4  # JAX makes its devices when it is first used, and no more after that
     with pytest.raises(UsageError, match="at most 4, .* got 8.*JAX_NUM_CPU_DEVICES=8"):
         make_trainer(find("trading"), apply(TradingConfig(), (*TRADING, "devices=8")))
 

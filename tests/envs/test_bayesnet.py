@@ -124,7 +124,7 @@ def test_data_can_be_the_users(tmp_path):
     (tmp_path / "nan.csv").write_text("1,nan,3\n4,5,6\n")
     with pytest.raises(UsageError, match="1 numbers that are not finite"):
         BayesNetParams(n_nodes=3, file=str(tmp_path / "nan.csv"))
-    with pytest.raises(UsageError, match="no data file"):
+    with pytest.raises(UsageError, match="expected a CSV file of data .* found none"):
         BayesNetParams(file=str(tmp_path / "none.csv"))
     with pytest.raises(UsageError, match="n_nodes: expected an integer from 2 to 12"):
         BayesNetParams(n_nodes=13)

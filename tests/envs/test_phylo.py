@@ -88,7 +88,7 @@ def test_an_alignment_can_be_the_users(tmp_path):
         path.write_text(text)
         with pytest.raises(UsageError, match=message):
             PhyloParams(n_species=2, file=str(path))
-    with pytest.raises(UsageError, match="no alignment file"):
+    with pytest.raises(UsageError, match="expected a FASTA file of aligned sequences .* found none"):
         PhyloParams(file=str(tmp_path / "none"))
     with pytest.raises(UsageError, match="mutation: expected a probability"):
         PhyloParams(mutation=1.5)

@@ -28,7 +28,8 @@ def write(root: Path, step: int, sections: dict[str, Arrays], fields: dict[str, 
     try:
         root.mkdir(parents=True, exist_ok=True)
         with _scratch(root, step) as scratch:
-            _check_place(final)
+            with _locked(root):
+                _check_place(final)  # before the work of writing; again when the bundle is put in place
             files = {}
             for section, arrays in sections.items():
                 with _new_file(scratch / file_name(section)) as file:

@@ -38,6 +38,7 @@ class System(Learning):
     def __init__(self, config: GFlowNetConfig):
         initial_parameters.check(config)
         check_devices(config)
+        sharing_jax.mesh(config.devices)  # raises if the process has fewer
         self.config, self.objective = config, learner_jax.loss
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.key, self.init_key = random.split(random.key(config.seed))

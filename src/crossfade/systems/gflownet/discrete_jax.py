@@ -46,6 +46,7 @@ class System(Learning):
 
     def __init__(self, config: GFlowNetConfig):
         check_devices(config)
+        sharing_jax.mesh(config.devices)  # raises if the process has fewer
         self.env, self.host_env = make(config.env, "jax"), make(config.env, "numpy")
         self.exact = config.objective == "expected"
         self.objective = training_jax.expected(config) if self.exact else losses_jax.loss
