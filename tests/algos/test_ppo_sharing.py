@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppo_toy import DATA, WORLD, rates, settings, small, started
+from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import learner_jax, train_jax as full
+from crossfade.algos.ppo import learner_jax, train_jax
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.cli import main
 from crossfade.config import apply
@@ -42,8 +42,8 @@ TRADING = (
 def walked(config, n=4):
     """The metrics and the end of a run in the toy world."""
     policy, tx, opt_state, carry = started(config)
-    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, full.PLACES)
-    *end, metrics = full.train(
+    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, train_jax.PLACES)
+    *end, metrics = train_jax.train(
         policy, tx, opt_state, carry, WORLD, DATA, settings(n), rates(config, 0, n), jax.random.key(7), 0, config
     )
     return jax.device_get(metrics), jax.device_get(end)
@@ -99,7 +99,9 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
     config = small(n_envs=8, minibatches=2, seed=3)
     _, end = walked(config)
     monkeypatch.setattr(sharing, name, broken)
-    monkeypatch.setattr(full, "train", jax.jit(full.train.__wrapped__, static_argnames=("tx", "world", "config")))
+    monkeypatch.setattr(
+        train_jax, "train", jax.jit(train_jax.train.__wrapped__, static_argnames=("tx", "world", "config"))
+    )
     _, other = walked(replace(config, devices=2))
     assert differ(end, other) > 1e-6
 
@@ -172,11 +174,12 @@ def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch)
     mask = np.ones((96, 3), bool)
     columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
     steps = Minibatch(*map(jnp.asarray, columns))
-    rows = lambda index: Minibatch(*(column[index] for column in steps))
-    step = lambda: learner_jax.update(policy, tx, opt_state, rows, jnp.arange(96), jnp.array(0.1), config)
+    minibatch = lambda index: Minibatch(*(column[index] for column in steps))
+    given = minibatch, jnp.arange(96), jnp.array(0.1), actions(config), config
+    step = lambda: learner_jax.update(policy, tx, opt_state, *given)
     whole, told = step()[0], step()[2]
     for pieces in (2, 3, 8):
-        monkeypatch.setattr(learner_jax, "_pieces", lambda rows, index, devices, n=pieces: n)
+        monkeypatch.setattr(learner_jax, "_pieces", lambda minibatch, index, devices, n=pieces: n)
         after, _, info = step()
         assert differ(after, whole) < 1e-12 and differ(info, told) < 1e-12
 
@@ -185,7 +188,7 @@ def test_pieces_fit_the_cache_of_the_cores_a_device_has(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     seen = lambda width: lambda index: Minibatch(jnp.zeros((len(index), width), "float32"), *[None] * 6)
     pieces = lambda n, devices, width=256: learner_jax._pieces(seen(width), jnp.zeros(n, jnp.int32), devices)
-    assert learner_jax.CACHE == 2**20  # 1024 rows of 256 numbers
+    assert learner_jax._CACHE == 2**20  # 1024 rows of 256 numbers
     assert [pieces(n, 2) for n in (64, 1024, 2048, 3000, 8192)] == [1, 1, 2, 3, 8]
     assert pieces(8192, 1) == 4  # the caches of both cores
     assert pieces(2053, 2) == 1  # a prime number of rows: no crumbs

@@ -2,10 +2,11 @@
 scalar.py."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from ...ranges import Range, check
 
+START_NUMBERS = 5  # uniform numbers from which the beginning of an episode is drawn
 POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
 
 
@@ -116,6 +117,9 @@ class TradingParams:
         drawdown / limit clipped to [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY,
         BREAK_EVEN and TRAIL are legal.
     """
+
+    numpy: ClassVar[str] = "crossfade.envs.trading.trading_numpy:Trading"
+    jax: ClassVar[str] = "crossfade.envs.trading.trading_jax:Trading"
 
     phase: Literal[1, 2] = 1
     """1: HOLD, BUY, SELL. 2: also management of the stop."""
