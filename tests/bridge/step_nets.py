@@ -59,3 +59,38 @@ def make(optimizer=torch.optim.Adam, dtype=torch.float64, groups=None, **options
     net = TorchNet().to(dtype)
     params = groups(net) if groups else net.parameters()
     return net, optimizer(params, **{"lr": 0.02, **options}), Mapping.by_name(net, JaxNet())
+
+
+def tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {k: torch.from_numpy(v) for k, v in batch.items()}
+
+
+def torch_steps(net, optimizer, data, clip_norm=None, scheduler=None, loss=torch_loss):
+    """The reference: plain torch."""
+    for batch in data:
+        optimizer.zero_grad()
+        loss(net, tensors(batch)).backward()
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(net.parameters(), clip_norm)
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+
+
+def distance(a: nn.Module, b: nn.Module) -> float:
+    """The largest difference of two modules, relative to each tensor's scale."""
+    pairs = zip(a.state_dict().values(), b.state_dict().values(), strict=True)
+    return max(float((x - y).abs().max() / y.abs().max().clamp(min=1e-9)) for x, y in pairs)
+
+
+def moments(optimizer) -> dict[tuple[int, str], torch.Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {(i, slot): value for i, slots in state.items() for slot, value in slots.items() if value is not None}
+
+
+def assert_same_optimizer(a, b, tolerance=1e-12):
+    a, b = moments(a), moments(b)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype
+        torch.testing.assert_close(a[name], b[name], rtol=tolerance, atol=tolerance)

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections import defaultdict
 
 import equinox as eqx
 import jax
@@ -127,56 +128,14 @@ def test_an_epoch_needs_equal_minibatches():
             step.epoch(wrong)
 
 
-def test_editing_outdated_parameters_is_refused():
-    net, _, step = opened()
-    step(BATCH)
-    net.out.weight.data.mul_(0.5)
-    with pytest.raises(UsageError, match="outdated"):
-        step(BATCH)
-
-
-@pytest.mark.parametrize(
-    "change", [lambda net: net.double(), lambda net: net.out.bias.requires_grad_(False)], ids=["cast", "frozen"]
-)
-def test_a_module_that_was_moved_or_frozen_is_refused(change):
-    net, _, step = opened()
-    step(BATCH)
-    change(net)
-    for look in (step.sync, net.state_dict, step.close):  # said every time, not once
-        with pytest.raises(UsageError, match="moved, cast, replaced or frozen"):
-            look()
-
-
 def test_a_closed_step_is_refused_and_closing_twice_is_fine():
-    net, optimizer, step = opened()
+    _, optimizer, step = opened()
     step(BATCH)
     step.close()
     step.close()
     with pytest.raises(UsageError, match="closed"):
         step(BATCH)
-    assert not net._forward_pre_hooks and not optimizer._optimizer_step_pre_hooks
-
-
-def test_the_torch_optimizer_may_not_step_meanwhile():
-    _, optimizer, step = opened()
-    step(BATCH)
-    with pytest.raises(UsageError, match="step.close"):
-        optimizer.step()
-    step.close()
-    optimizer.step()
-
-
-def test_a_copy_of_the_module_is_free_of_the_step():
-    net, _, step = opened()
-    step(BATCH)
-    step.sync()
-    free = copy.deepcopy(net)
-    step(BATCH)
-    x = torch.from_numpy(BATCH["x"])
-    with torch.no_grad():
-        assert not torch.equal(free(x), net(x))
-        free.hidden.weight.zero_()
-    assert net.hidden.weight.any()
+    assert type(optimizer.state) is defaultdict
 
 
 HOOKS = {

@@ -8,15 +8,16 @@
     optimizer.step()
     scheduler.step()
 
-JAX owns the parameters while the step is open. torch's are views of one flat tensor per parameter group, brought up to
-date by one memory copy when torch next looks: before a forward pass, a `state_dict()` or a `load_state_dict()`, or by
-`step.sync()`. Whatever torch writes into them in between is noticed and taken over.
+torch's memory stays the truth: a step reads parameters and buffers where torch has them and writes the results there,
+all at once. So whatever torch code reads at any time is up to date (target networks, copies, views, other processes),
+whatever it writes enters the next step, and a step that fails or is interrupted leaves everything as it was. The
+moments stay in JAX until torch looks into `optimizer.state`. Many small steps go faster in one call of `step.epoch`.
 """
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,10 +28,8 @@ from torch import nn
 
 from ..errors import UsageError
 from .mapping import Mapping
-from .optimizers_torch import read_torch, write_torch
 from .step_batch import stack
 from .step_live import Live, open_live
-from .step_memory import Watch
 from .step_proof import Row
 from .transfer import numpy_to_tensor
 
@@ -43,9 +42,8 @@ class Stats:
 
     calls: int = 0  # of step(...) and step.epoch(...)
     updates: int = 0  # minibatches learnt from
+    openings: int = 0  # times the program was made: once, and again when parts were frozen, unfrozen or replaced
     compiles: int = 0  # one for each new batch shape or hyper-parameter (learning rates apart), step and epoch apart
-    syncs: int = 0  # copies of the parameters into torch
-    uploads: int = 0  # times torch had written into its parameters or buffers
     bridge_seconds: float = 0.0  # checks, copies of the batch, wrapping of the results
     step_seconds: float = 0.0  # inside the compiled program
 
@@ -70,11 +68,12 @@ class Step:
     mapping: from `bridge.match`; `model` is of the kind it was made for.
     torch_loss: `torch_loss(module, batch)` -> loss or (loss, info), for the proof on the first call.
     clip_norm: as `clip_grad_norm_` over the optimiser's parameters before each step.
-    lazy: False brings torch's parameters up to date after every call, for code that reads them directly.
     verify: False leaves the proof out.
 
     Parameters that do not require gradients, that the optimiser does not hold or that the loss does not use stay as
-    they are, as in torch.
+    they are, as in torch. Freezing and unfreezing, another mode of a normalisation or new parameter groups make a new
+    program, with a new proof. What `jax_loss` reads beside its arguments is compiled in: when it has changed, the step
+    refuses to go on with the old value.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Step:
         *,
         torch_loss: Callable[[nn.Module, Any], Any] | None = None,
         clip_norm: float | None = None,
-        lazy: bool = True,
         verify: bool = True,
     ):
         if verify and torch_loss is None:
@@ -97,13 +95,11 @@ class Step:
         _reject_hooks(module)
         self.module, self.optimizer, self.mapping = module, optimizer, mapping
         self.jax_loss, self.torch_loss = jax_loss, torch_loss
-        self.clip_norm, self.lazy, self.verify = clip_norm, lazy, verify
+        self.clip_norm, self.verify = clip_norm, verify
         self.stats = Stats()
         self.proof: tuple[Row, ...] = ()
         self._closed = False
         self._live: Live | None = None  # made on the first call, when a batch tells which parameters the loss uses
-        self._writing = False  # our own writes into the optimiser
-        self._handles: list[Any] = []  # of our hooks
         self._quick = True  # the last program was short enough to be awaited awake
         self._cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -130,27 +126,30 @@ class Step:
 
     def _run(self, kind: str, batch: PyTree, updates: int) -> Any:
         began = time.perf_counter()
-        live = self._live or self._open(kind, batch)
+        live = self._live
+        if live is None or not live.stands(self.jax_loss, self.clip_norm):
+            live = self._open(kind, batch)
+        else:
+            live.reads.check()
         groups = [self.optimizer.param_groups[i] for i in live.indices]
         constants = [live.constants(group) for group in groups]
         if constants != live.compiled_for:
             live.compile(constants)
         arrays = live.intake(batch)
-        self.stats.uploads += live.take_over()
-        rates = live.rates([group["lr"] for group in groups])
+        arguments = live.arguments(groups)
 
         entered = time.perf_counter()
-        live.state, buffers, loss, info = live.compiled[kind](live.state, live.fixed.arrays, rates, arrays)
+        flats, moments, buffers, loss, info = live.compiled[kind](*arguments, arrays)
         self._await(loss, entered)
         left = time.perf_counter()
 
-        live.advance(updates, buffers)
-        if not self.lazy:
-            self.sync()
         result = torch.from_numpy(np.array(loss))
         if info is not None:
             result = (result, jax.tree.map(numpy_to_tensor, info))
-        fresh = live.is_fresh((kind, *[array.shape for array in arrays]))
+        live.commit(flats, moments, buffers, updates)
+        fresh = live.is_fresh((kind, live.intake.shapes))
+        if fresh:
+            live.reads.remember()
         self.stats.calls += 1
         self.stats.updates += updates
         self.stats.compiles += fresh
@@ -167,21 +166,12 @@ class Step:
         loss.block_until_ready()
         self._quick = time.perf_counter() - entered < SPIN_SECONDS
 
-    # Looking and closing
-
-    def sync(self) -> None:
-        """Brings torch's parameters and buffers up to date: one memory copy per parameter group."""
-        if self._live is not None:
-            self.stats.syncs += self._live.sync()
+    # Opening and closing
 
     def close(self) -> None:
-        """Hands parameters and optimiser state back to torch, which can go on from there. Closing twice is fine."""
-        if self._live is not None:
-            self._live.take_over()
-            self.sync()
-            self._write_optimizer()
-            for handle in self._handles:
-                handle.remove()
+        """Ends the step: torch goes on from there. Closing twice is fine."""
+        if self._live is not None and self.optimizer.state is self._live.moments:
+            self.optimizer.state = self._live.moments.plain()
         self._closed, self._live = True, None
 
     def __enter__(self) -> "Step":
@@ -190,50 +180,27 @@ class Step:
     def __exit__(self, *error: Any) -> None:
         self.close()
 
-    # Opening, and what the hooks do
-
     def _open(self, kind: str, batch: PyTree) -> Live:
         if self._closed:
-            raise UsageError("the step is closed: torch has its parameters back. Open a new Step to go on in JAX.")
+            raise UsageError("the step is closed. Open a new Step to go on in JAX.")
+        _reject_hooks(self.module)
         torch_loss = self.torch_loss if self.verify else None
-        self._live, self.proof = open_live(
-            self.module, self.optimizer, self.jax_loss, self.mapping, self.clip_norm, torch_loss, kind, batch
+        live, self.proof = open_live(
+            self.module,
+            self.optimizer,
+            self.jax_loss,
+            self.mapping,
+            self.clip_norm,
+            torch_loss,
+            kind,
+            batch,
+            self._live,
         )
-        look = Watch(self.sync)
-        for module in self.module.modules():
-            self._handles += [
-                module.register_forward_pre_hook(look),
-                module.register_state_dict_pre_hook(look),
-                module.register_load_state_dict_pre_hook(look),
-            ]
-        self._handles += [
-            self.optimizer.register_state_dict_pre_hook(Watch(self._write_optimizer)),
-            self.optimizer.register_load_state_dict_post_hook(Watch(self._read_optimizer)),
-            self.optimizer.register_step_pre_hook(Watch(self._refuse_step)),
-        ]
         # Schedulers look here before they complain that no step was made before theirs.
         self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
-        return self._live
-
-    def _read_optimizer(self) -> None:
-        """Takes the torch optimiser's moments over, after it has loaded others."""
-        if self._live is not None and not self._writing:
-            self._live.replace_moments(read_torch(self.optimizer, self.module))
-
-    def _write_optimizer(self) -> None:
-        """Puts the live moments into the torch optimiser."""
-        if self._live is None or self._writing:
-            return
-        self._writing = True
-        try:
-            before = read_torch(self.optimizer, self.module)
-            moments = before.moments | self._live.program.moments(self._live.state, self._live.steps)
-            write_torch(replace(before, moments=moments), self.optimizer, self.module)
-        finally:
-            self._writing = False
-
-    def _refuse_step(self) -> None:
-        raise UsageError("optimizer.step() while a Step is open: JAX does the updates. Call step.close() first.")
+        self._live = live
+        self.stats.openings += 1
+        return live
 
 
 def _reject_hooks(module: nn.Module) -> None:

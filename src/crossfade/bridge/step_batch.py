@@ -1,21 +1,27 @@
-"""How a batch enters a compiled step: as private NumPy copies, handed straight to the compiled function.
+"""How a batch enters a compiled step: copied into memory of our own, which the program reads in place.
 
-That is the safe way and the quick one: a device array made first, or DLPack, costs several times as much per array.
+That is the safe way and the quick one: a NumPy argument, a device array or DLPack cost several times as much per array.
 """
 
+from collections import deque
+from itertools import repeat
+from operator import attrgetter, setitem
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import torch
 from jax.tree_util import default_registry
 from jaxtyping import PyTree
 
 from ..errors import TransferError, UsageError
+from .step_memory import memory, window
 from .transfer import narrowed, tensor_to_numpy
 
 FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python frames
+STAGES = 8  # batch shapes for which memory is kept
+
+_FORM = attrgetter("shape", "dtype")
 
 
 class Intake:
@@ -28,46 +34,79 @@ class Intake:
         leaves, self.structure = FLATTEN(first)
         paths = jax.tree_util.tree_flatten_with_path(first)[0]
         self._names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
-        views = [_view(leaf) for leaf in leaves]
+        views = list(map(_view, leaves))
         self._dtypes = [view.dtype for view in views]
         self._narrow = [_narrow(name, view) for name, view in zip(self._names, views, strict=True)]
-        self._as_it_is = not any(self._narrow)
+        self._stages: dict[tuple, tuple] = {}
+        self._stage(views)
 
     def __call__(self, batch: PyTree) -> list[Any]:
-        """The arrays of a batch as private copies; JAX arrays, which nobody can overwrite, come as they are."""
+        """The arrays of a batch as arguments of the next program."""
         leaves, structure = FLATTEN(batch)
         if structure != self.structure:
             raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
-        views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
-        if [view.dtype for view in views] != self._dtypes:
-            self._refuse(views)
-        if self._as_it_is:
-            return [view.copy() if type(view) is np.ndarray else view for view in views]
-        return [
-            narrowed(view, name) if name else view.copy() if type(view) is np.ndarray else view
-            for view, name in zip(views, self._narrow, strict=True)
-        ]
+        try:
+            as_they_are = self._plain and list(map(_FORM, leaves)) == self._form
+        except AttributeError:  # a Python number has no shape
+            as_they_are = False
+        if not as_they_are:
+            leaves = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
+            if list(map(_FORM, leaves)) != self._form:
+                self._stage(leaves)
+            if not self._plain:
+                return self._one_by_one(leaves)
+        deque(map(setitem, self._targets, repeat(...), leaves), maxlen=0)
+        return self._arguments
 
-    def _refuse(self, views: list[Any]) -> None:
+    def copies(self, batch: PyTree) -> PyTree:
+        """A batch as private NumPy copies; JAX arrays, which nobody can overwrite, stay as they are."""
+        views = map(_view, FLATTEN(batch)[0])
+        narrowed_ones = [narrowed(v, name) if name else v for v, name in zip(views, self._narrow, strict=True)]
+        return self.structure.unflatten([v if isinstance(v, jax.Array) else np.array(v) for v in narrowed_ones])
+
+    def _stage(self, views: list[Any]) -> None:
+        """Prepares for batches of the shapes of this one: memory of our own, and what programs see of it."""
         for name, view, dtype in zip(self._names, views, self._dtypes, strict=True):
             if view.dtype != dtype:
                 raise UsageError(f"{name}: expected {dtype}, as in the first batch, got {view.dtype}. Cast it.")
+        shapes = tuple(view.shape for view in views)
+        if shapes not in self._stages:
+            if len(self._stages) >= STAGES:
+                self._stages.clear()
+            given = [isinstance(view, jax.Array) for view in views]
+            targets = [
+                None if jaxs else memory(v.shape, _jax_dtype(v.dtype)) for v, jaxs in zip(views, given, strict=True)
+            ]
+            arguments = [None if target is None else window(target) for target in targets]
+            plain = not any(given) and not any(self._narrow)
+            self._stages[shapes] = shapes, list(map(_FORM, views)), targets, arguments, plain
+        self.shapes, self._form, self._targets, self._arguments, self._plain = self._stages[shapes]
+
+    def _one_by_one(self, views: list[Any]) -> list[Any]:
+        arguments = []
+        for view, name, target, argument in zip(views, self._narrow, self._targets, self._arguments, strict=True):
+            if target is None:  # JAX's own, which nobody can overwrite
+                arguments.append(view)
+            else:
+                target[...] = narrowed(view, name) if name else view
+                arguments.append(argument)
+        return arguments
 
 
-class Rates:
-    """Learning rates as the compiled function takes them: from the host when new, resident once they stay."""
+class Numbers:
+    """Learning rates and counts of updates by group, as the compiled function takes them."""
 
-    def __init__(self, dtype: np.dtype):
-        self._dtype = dtype
-        self._values: list[Any] = []
-        self._array: Any = None
+    def __init__(self, groups: int, dtype: np.dtype):
+        array = memory((2 * groups,), dtype)
+        self.argument = window(array)
+        self._view = memoryview(array)  # type: ignore[arg-type]
+        self._groups = range(groups)
 
-    def __call__(self, values: list[Any]) -> Any:
-        if values != self._values:
-            self._values, self._array = values, np.array(values, self._dtype)
-        elif type(self._array) is np.ndarray:
-            self._array = jnp.array(self._array)
-        return self._array
+    def __call__(self, groups: list[dict[str, Any]], counts: list[int]) -> Any:
+        for i in self._groups:
+            self._view[2 * i] = groups[i]["lr"]  # a tensor too gives its value
+            self._view[2 * i + 1] = counts[i]
+        return self.argument
 
 
 def x64() -> bool:
@@ -104,6 +143,10 @@ def _view(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return np.asarray(leaf)
     raise TransferError(f"expected tensors, arrays and numbers in a batch, got {type(leaf).__name__}.")
+
+
+def _jax_dtype(dtype: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(dtype) if dtype.kind in "iu" else dtype
 
 
 def _narrow(name: str, view: Any) -> str | None:

@@ -1,8 +1,8 @@
 """The pure half of `bridge.Step`: one training step as a function of flat vectors, to be compiled by XLA.
 
 Parameters keep torch's layout: each group of the optimiser is one flat vector, cut into leaves and carried through the
-mapping's rules inside the compiled function, where a transposition costs nothing. Only numbers that torch schedulers
-change, the learning rates, are arguments; every other hyper-parameter is a constant of the program.
+mapping's rules inside the compiled function, where a transposition costs nothing. Only numbers that change from step to
+step, the learning rates and the counts of updates, are arguments; every other hyper-parameter is a constant.
 
 Two details decide the speed, both measured (docs/step_speed.md):
 
@@ -28,13 +28,17 @@ from jaxtyping import Array, Float, PyTree
 
 from ..errors import NoCounterpart, UsageError
 from ..optim.clipping_jax import clip_by_global_norm
+from ..optim.state import OptimizerState, slots
 from .libraries import JaxModel, open_model
 from .mapping import Mapping
-from .optimizers_torch import OptimizerState
 from .transforms import map_slots, read_slots, transformation
 
 Named = dict[str, Any]  # arrays by name
 State = tuple[tuple[Any, Named], ...]  # of each group: the flat parameters, and the flat moments by torch slot
+Numbers = Float[Array, " numbers"]  # of each group: its learning rate, and how many updates it has had
+
+ALIGNED = 16  # elements: where a parameter may start, so that XLA can read it in place
+COUNTS = ("step", "started")  # slots of optax that follow from the count of updates
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,14 @@ class Group:
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
         """Start and end of each parameter in the flat vector."""
-        ends = list(accumulate(prod(shape) for shape in self.shapes.values()))
-        return dict(zip(self.shapes, zip([0, *ends[:-1]], ends, strict=True), strict=True))
+        sizes = [prod(shape) for shape in self.shapes.values()]
+        starts = accumulate((-(-size // ALIGNED) * ALIGNED for size in sizes), initial=0)
+        return {n: (start, start + size) for n, size, start in zip(self.shapes, sizes, starts, strict=False)}
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return max(end for _, end in self.places.values())
 
     def cut(self, flat: Any) -> Named:
         """The leaves of a flat vector."""
@@ -56,12 +66,14 @@ class Group:
 
     def lay(self, named: Named) -> np.ndarray:
         """The flat vector of some leaves, in NumPy."""
-        return np.concatenate([np.asarray(named[n]).reshape(-1) for n in self.shapes])
+        flat = np.zeros(self.size, np.asarray(named[next(iter(self.shapes))]).dtype)
+        for name, leaf in self.cut(flat).items():
+            leaf[...] = named[name]
+        return flat
 
     def lay_traced(self, named: Named) -> Float[Array, " size"]:
         """The flat vector of some leaves, inside a compiled function."""
-        first = named[next(iter(self.shapes))]
-        flat = jnp.zeros(max(end for _, end in self.places.values()), first.dtype)
+        flat = jnp.zeros(self.size, named[next(iter(self.shapes))].dtype)
         for name, (start, _) in self.places.items():
             flat = jax.lax.dynamic_update_slice(flat, named[name].reshape(-1), (start,))
         return flat
@@ -96,7 +108,7 @@ class Program:
             updated = {name: named[name].astype(fixed[name].dtype) for name in self.buffers}
         return loss, (info, updated)
 
-    def update(self, state: State, fixed: Named, rates: Float[Array, " groups"], batch: PyTree):
+    def update(self, state: State, fixed: Named, numbers: Numbers, batch: PyTree):
         """One step: the new state and fixed arrays, the loss, the info and the gradients before clipping."""
         trained = self.cut(state)
         (loss, (info, updated)), grads = jax.value_and_grad(self.loss, has_aux=True)(trained, fixed, batch)
@@ -106,27 +118,47 @@ class Program:
             flats, _ = clip.update(flats, clip.init(flats))
         new = []
         for i, (group, grad, (flat, moments)) in enumerate(zip(self.groups, flats, state, strict=True)):
-            chain = transformation(self.kind, group.hyper, lambda _, i=i: rates[i])
-            before = map_slots(lambda slot, _, moments=moments: moments[slot], chain.init(flat))
+            rate, count = numbers[2 * i], numbers[2 * i + 1].astype(jnp.int32)
+            chain = transformation(self.kind, group.hyper, lambda _, rate=rate: rate)
+            known = {**moments, "step": count, "started": count > 0}
+            before = map_slots(lambda slot, _, known=known: known[slot], chain.init(flat))
             change, after = chain.update(grad, before, flat)
-            new.append((optax.apply_updates(flat, change), dict(read_slots(after))))
+            kept = {slot: value for slot, value in read_slots(after) if slot not in COUNTS}
+            new.append((optax.apply_updates(flat, change), kept))
         return tuple(new), fixed | updated, loss, info, grads
 
-    def step(self, state: State, fixed: Named, rates: Float[Array, " groups"], batch: PyTree):
+    def step(self, state: State, fixed: Named, numbers: Numbers, batch: PyTree):
         """`update` without the gradients, giving back only the fixed arrays that changed."""
-        state, after, loss, info, _ = self.update(state, fixed, rates, batch)
+        state, after, loss, info, _ = self.update(state, fixed, numbers, batch)
         return state, {n: a for n, a in after.items() if a is not fixed[n]}, loss, info
 
-    def epoch(self, state: State, fixed: Named, rates: Float[Array, " groups"], batches: PyTree):
+    def epoch(self, state: State, fixed: Named, numbers: Numbers, batches: PyTree):
         """Steps over the leading axis of `batches`; losses and infos come back with that axis."""
+        one_more = jnp.array([0, 1] * len(self.groups), numbers.dtype)
 
         def body(carry, batch):
-            state, fixed = carry
-            state, fixed, loss, info, _ = self.update(state, fixed, rates, batch)
-            return (state, fixed), (loss, info)
+            state, fixed, numbers = carry
+            state, fixed, loss, info, _ = self.update(state, fixed, numbers, batch)
+            return (state, fixed, numbers + one_more), (loss, info)
 
-        (state, after), (losses, infos) = jax.lax.scan(body, (state, fixed), batches)
+        (state, after, _), (losses, infos) = jax.lax.scan(body, (state, fixed, numbers), batches)
         return state, {n: after[n] for n in self.buffers}, losses, infos
+
+    def on_lists(self, method: Callable, batch: Callable[[list[Any]], PyTree]) -> Callable:
+        """`step` or `epoch` as a function of lists of arrays, which compiled functions take quicker than trees."""
+        structure = self.moments_structure
+
+        def function(flats: list[Any], moments: list[Any], fixed: Named, numbers: Numbers, arrays: list[Any]):
+            state = tuple(zip(flats, structure.unflatten(moments), strict=True))
+            state, buffers, loss, info = method(state, fixed, numbers, batch(arrays))
+            return [flat for flat, _ in state], jax.tree.leaves([laid for _, laid in state]), buffers, loss, info
+
+        return function
+
+    @property
+    def moments_structure(self) -> PyTree:
+        """The moments by group and slot, as a tree."""
+        return jax.tree.structure([dict.fromkeys(slots(self.kind, group.hyper), 0) for group in self.groups])
 
     def cut(self, state: Iterable[tuple[Any, Any]]) -> Named:
         """All trained parameters by torch name."""
@@ -142,18 +174,18 @@ class Program:
 
     def state(self, named: Named, optimizer: OptimizerState) -> State:
         """The state on the JAX side, from parameters by name and the torch optimiser's moments."""
+        flats = [jnp.array(group.lay(named)) for group in self.groups]
+        return tuple(zip(flats, self.moments_to_jax(optimizer), strict=True))
 
-        def moment(group: Group, steps: int, slot: str, like: Any) -> Array:
-            if slot in ("step", "started"):
-                return jnp.array(steps if slot == "step" else steps > 0, like.dtype)
-            return jnp.array(group.lay({n: optimizer.moments[n][slot] for n in group.shapes}))
-
-        state = []
-        for group, steps in zip(self.groups, self.steps(optimizer), strict=True):
-            flat = jnp.array(group.lay(named))
-            empty = transformation(self.kind, group.hyper, lambda _: 0.0).init(flat)
-            state.append((flat, {slot: moment(group, steps, slot, like) for slot, like in read_slots(empty)}))
-        return tuple(state)
+    def moments_to_jax(self, optimizer: OptimizerState) -> list[Named]:
+        """The torch optimiser's moments, flat, by group and slot."""
+        return [
+            {
+                slot: jnp.array(group.lay({n: optimizer.moments[n][slot] for n in group.shapes}))
+                for slot in slots(self.kind, group.hyper)
+            }
+            for group in self.groups
+        ]
 
     def steps(self, optimizer: OptimizerState) -> list[int]:
         """How many updates each group has had."""
@@ -168,16 +200,15 @@ class Program:
             counts.append(next(iter(steps.values())))
         return counts
 
-    def moments(self, state: State, steps: list[int]) -> dict[str, dict[str, np.ndarray]]:
+    def moments_to_torch(self, laid: Iterable[Named], steps: list[int]) -> dict[str, dict[str, np.ndarray]]:
         """Torch's moments by name and slot, of groups that have had `steps` updates."""
         named: dict[str, dict[str, np.ndarray]] = {}
-        for group, (_, moments), updates in zip(self.groups, state, steps, strict=True):
+        for group, moments, updates in zip(self.groups, laid, steps, strict=True):
             count = {"step": np.asarray(updates, np.float32)}
             named |= {n: dict(count) for n in group.shapes}
             for slot, flat in moments.items():
-                if slot not in ("step", "started"):
-                    for name, leaf in group.cut(np.asarray(flat)).items():
-                        named[name][slot] = leaf.copy()
+                for name, leaf in group.cut(np.asarray(flat)).items():
+                    named[name][slot] = leaf.copy()
         return named
 
 

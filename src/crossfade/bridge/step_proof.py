@@ -17,8 +17,8 @@ from torch import nn
 
 from ..errors import DifferentError
 from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
-from .optimizers_torch import read_torch
 from .step_batch import x64
+from .step_moments import read_optimizer
 from .step_program import Program
 from .transfer import tensor_to_numpy, to_torch
 
@@ -68,7 +68,7 @@ class _Run:
         self.batch = jax.tree.map(lambda leaf: _cast(leaf, dtype), batch)
         module, optimizer = _copies(module, optimizer, torch.float64 if dtype is np.float64 else torch.float32)
         self.weights = _arrays(module)
-        self.optimizer = read_torch(optimizer, module)
+        self.optimizer = read_optimizer(optimizer, module)
         with torch.random.fork_rng(devices=[]):
             self.torch = self._torch_step(module, optimizer, torch_loss)
         with jax.enable_x64(dtype is np.float64 or x64()):
@@ -93,20 +93,22 @@ class _Run:
         )
 
     def _torch_step(self, module, optimizer, torch_loss) -> Quantities:
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        owned = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         returned = torch_loss(module, jax.tree.map(_tensor, self.batch))
         loss = returned[0] if isinstance(returned, tuple) else returned
-        optimizer.zero_grad()
-        loss.backward()
-        grads = {n: tensor_to_numpy(p.grad) for n, p in module.named_parameters() if p.grad is not None}
+        # What the optimiser does not own gets no update, whatever its gradient: the critic in the loss of an actor.
+        for parameter, grad in zip(owned, torch.autograd.grad(loss, owned, allow_unused=True), strict=True):
+            parameter.grad = grad
+        grads = {names[p]: tensor_to_numpy(p.grad) for p in owned if p.grad is not None}
         if self.program.clip_norm is not None:
-            trained = [p for group in optimizer.param_groups for p in group["params"]]
-            torch.nn.utils.clip_grad_norm_(trained, self.program.clip_norm)
+            torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
         optimizer.step()
-        named, owned = [n for group in self.program.groups for n in group.shapes], self.optimizer.trained
+        trained = [n for group in self.program.groups for n in group.shapes]
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
-            "gradient": {n: g for n, g in grads.items() if n in owned and (n in named or np.any(g))},
-            **self._after(_arrays(module), read_torch(optimizer, module).moments),
+            "gradient": {n: g for n, g in grads.items() if n in trained or np.any(g)},
+            **self._after(_arrays(module), read_optimizer(optimizer, module).moments),
         }
 
     def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
@@ -115,14 +117,14 @@ class _Run:
         state = program.state(weights, self.optimizer)
         trained = program.cut(state)
         fixed = {n: weights[n] for e in program.mapping.entries for n in e.torch if n not in trained}
-        rates = np.array([g.hyper["lr"] for g in program.groups], dtype)
-        state, after, loss, _, grads = self._update(state, fixed, rates, self.batch)
+        counts = program.steps(self.optimizer)
+        numbers = np.array([[g.hyper["lr"], n] for g, n in zip(program.groups, counts, strict=True)], dtype).ravel()
+        state, after, loss, _, grads = self._update(state, fixed, numbers, self.batch)
         arrays = jax.tree.map(np.asarray, (program.cut(state) | after, loss, grads))
-        steps = [count + 1 for count in program.steps(self.optimizer)]
         return {
             "loss": {"loss": arrays[1]},
             "gradient": arrays[2],
-            **self._after(arrays[0], program.moments(state, steps)),
+            **self._after(arrays[0], program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])),
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
@@ -158,6 +160,8 @@ def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
     """Private copies of both, still tied to each other, in one precision."""
     module, optimizer = copy.deepcopy((module, optimizer))
     module.to(dtype)
+    for group in optimizer.param_groups:
+        group["lr"] = float(group["lr"])
     for kept in optimizer.state.values():
         kept.update({s: v.to(dtype) for s, v in kept.items() if s != "step" and isinstance(v, torch.Tensor)})
     return module, optimizer

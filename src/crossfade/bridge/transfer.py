@@ -56,7 +56,7 @@ def key_to_jax(words: Any) -> jax.Array:
 
 def numpy_to_jax(array: np.ndarray, name: str = "array") -> jax.Array:
     """A JAX array holding a private copy, in the same dtype or not at all."""
-    return jax.device_put(np.array(_kept(array, name)))
+    return jax.device_put(np.array(kept(array, name)))
 
 
 def narrowed(array: np.ndarray, name: str) -> np.ndarray:
@@ -87,7 +87,7 @@ def _leaf_to_jax(leaf: Any, name: str, copy: bool, narrow: bool) -> jax.Array:
         array = np.asarray(leaf)
     else:
         raise TransferError(f"{name}: expected a tensor, an array or a number, got {type(leaf).__name__}.")
-    array = narrowed(array, name) if narrow else _kept(array, name)
+    array = narrowed(array, name) if narrow else kept(array, name)
     return jax.device_put(np.array(array) if copy else array)
 
 
@@ -112,7 +112,8 @@ def _leaf_to_torch(leaf: Any, name: str, copy: bool) -> torch.Tensor:
     raise TransferError(f"{name}: expected an array, a tensor or a number, got {type(leaf).__name__}.")
 
 
-def _kept(array: np.ndarray, name: str) -> np.ndarray:
+def kept(array: np.ndarray, name: str) -> np.ndarray:
+    """The same array; one that JAX would narrow raises."""
     dtype = _jax_dtype(array, name)
     if dtype != array.dtype:
         raise TransferError(

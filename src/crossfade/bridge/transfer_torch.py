@@ -26,10 +26,12 @@ def tensor_to_numpy(tensor: torch.Tensor, name: str = "tensor", *, copy: bool = 
             f"Call .to_dense() or materialise it first."
         )
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if copy:  # by torch, because `.numpy()` marks the memory it is called on as seen by NumPy, for ever
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
     if tensor.dtype in _BY_BITS:
         bits, dtype = _BY_BITS[tensor.dtype]
-        return np.array(tensor.contiguous().view(bits).numpy(), copy=copy or None).view(dtype)
-    return np.array(tensor.numpy(), copy=copy or None)
+        return tensor.contiguous().view(bits).numpy().view(dtype)
+    return tensor.numpy()
 
 
 def numpy_to_tensor(array: Any, name: str = "array") -> torch.Tensor:

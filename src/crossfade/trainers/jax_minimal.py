@@ -1,4 +1,4 @@
-"""Mode `jax_minimal`: torch samples, JAX learns; parameters are synced back by `bridge.Step`."""
+"""Mode `jax_minimal`: torch samples, JAX learns; `bridge.Step` writes every update into torch's memory."""
 
 from functools import partial
 from typing import Any
@@ -40,14 +40,7 @@ class JaxMinimalTrainer(TorchTrainer):
             learn = {name: partial(self._learn, name) for name in self.steps}
             return self.system.learn(self.policy, self.optimizers, batch, learn)
 
-    def snapshot(self) -> Snapshot:
-        for made in self.optimizers.values():
-            made.optimizer.state_dict()  # asking for it makes the step write the moments it holds into the optimiser
-        return super().snapshot()
-
     def _learn(self, name: str, minibatch: Any) -> Info:
-        """One gradient step; other steps and the system itself read what it has moved."""
         _, info = self.steps[name](minibatch)
-        self.steps[name].sync()
         self.counters[name].count += 1
         return info
