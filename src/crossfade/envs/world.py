@@ -44,7 +44,7 @@ class Outcome(Protocol):
 
     @property
     def truncated(self) -> Any:
-        """It was cut off, though it might have gone on. Never together with `terminated`."""
+        """Whether the episode was cut off by a limit. Never together with `terminated`."""
         ...
 
 

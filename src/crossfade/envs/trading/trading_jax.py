@@ -318,7 +318,7 @@ def _floor(uniform: Float[Array, "*batch"], n: Int32[Array, "*#batch"]) -> Int32
 
 
 def _ticks(atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int) -> Int32[Array, "*batch"]:
-    """So many ATR in ticks, rounded, at least 1."""
+    """A multiple of the ATR in ticks, rounded, at least 1."""
     return jnp.maximum(1, (atr64 * multiple_64 + 2048) // 4096)
 
 

@@ -263,7 +263,7 @@ def _floor(uniform: Float[np.ndarray, "*batch"], n: Int32[np.ndarray, "*#batch"]
 
 
 def _distance(market: Market, settings: Settings, state: State) -> Ints:
-    """Of the stop, in ticks, for entries decided at bar t."""
+    """The distance of the stop in ticks, for entries decided at bar t."""
     distance = np.maximum(1, (market.atr64[state.market, state.t] * _int(settings.stop_64) + 2048) // 4096)
     return np.minimum(distance, np.maximum(1, _int(settings.stop_cap_cents) // market.tick_cents[state.market]))
 

@@ -161,7 +161,7 @@ class TradingConfig(PPOConfig):
     def adopt(
         self, parameters: Arrays, buffer: dict[str, Any] | None, saved: RunConfig | None
     ) -> tuple[Arrays, Any, str]:
-        """Also the statistics that the parameters were learned by; those of phase 1 grow for phase 2."""
+        """Parameters with the observation statistics they were trained with; those of phase 1 grow for phase 2."""
         from .transfer import adopt
 
         return adopt(self, parameters, buffer, saved)  # pyright: ignore[reportArgumentType]

@@ -57,7 +57,7 @@ class Learned(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Of the optimum; none where nothing can be earned."""
+        """The mean as a share of the optimum; None where the optimum is 0."""
         return self.mean / self.optimum if self.optimum else None
 
     @property
