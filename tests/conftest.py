@@ -7,6 +7,7 @@ CACHE = Path(__file__).parent.parent / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most of the time goes into compiling
 os.environ["JAX_NUM_CPU_DEVICES"] = "4"  # for programs that are shared among devices; the others use the first
 
 import jax  # noqa: E402
@@ -19,6 +20,18 @@ pytest_plugins = ("crossfade.parity.pytest_plugin",)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 torch.set_num_threads(1)
+
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 30_000  # of the 65,530 that Linux gives a process by default; XLA crashes when there are no more
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs():
+    """A compiled program holds memory maps for as long as JAX remembers it: forget them before they are too many."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `crossfade ... | head`: whoever read has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("crossfade: stopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"crossfade: stopped{f'; {stop}' if stop.args else ''}", file=sys.stderr)
         return 130
     except Exception as error:  # the one place that may: a user is told, and the traceback is kept
         print(f"crossfade: {in_words(error) or unforeseen(error, given)}", file=sys.stderr)

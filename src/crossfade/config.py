@@ -38,6 +38,7 @@ from .reading import read_text
 
 KIND = "kind"
 NONE = "none"
+MOST_LEVELS = 30  # of settings within settings, in YAML
 
 Config = TypeVar("Config")
 Choices = Mapping[str, type | str | None]
@@ -75,20 +76,24 @@ def apply(config: Config, words: Iterable[str]) -> Config:
 
 def from_yaml(text: str, base: Config | type[Config], source: str = "YAML") -> Config:
     """`base`, a config or its class, with the settings of a YAML document applied."""
+    tree = read_tree(text, source)
     try:
-        tree = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{source}: expected YAML, got {error}") from error
-    except RecursionError as error:
-        raise UsageError(f"{source}: expected `key: value` lines, got brackets within brackets without end.") from error
-    if not isinstance(tree, dict | NoneType):
-        raise UsageError(f"{source}: expected `key: value` lines, got {type(tree).__name__}.")
-    try:
-        return _build(base, tree or {}, "", text=False)
+        return _build(base, tree, "", text=False)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{source}: expected settings in a few levels, got levels without end.") from error
+
+
+def read_tree(text: str, source: str) -> Tree:
+    """The settings of a YAML document as they stand there."""
+    try:
+        tree = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(f"{source}: expected YAML, got {error}") from error  # a wrong `!!tag` can raise any of these
+    if not isinstance(tree, dict | NoneType):
+        raise UsageError(f"{source}: expected `key: value` lines, got {type(tree).__name__}.")
+    return tree or {}
 
 
 def to_yaml(config: Any) -> str:
@@ -363,10 +368,31 @@ _Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_sequence("
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loading that refuses a key given twice; YAML itself would keep the last."""
+    """Safe loading that refuses what settings never need.
+
+    A key given twice, of which YAML would keep the last; keys that are no text; aliases, a few lines of which can stand
+    for more values than fit into memory; and many levels.
+    """
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.peek_event().start_mark
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(None, None, "an alias (*name); write the value out instead", mark)
+        if self.depth == MOST_LEVELS:
+            raise yaml.MarkedYAMLError(None, None, f"more than {MOST_LEVELS} levels", mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict:
         counts = Counter(str(key.value) for key, _ in node.value)
         if twice := sorted(key for key, count in counts.items() if count > 1):
             raise yaml.MarkedYAMLError(None, None, f"the same key twice: {', '.join(twice)}", node.start_mark)
-        return super().construct_mapping(node, deep)
+        found = super().construct_mapping(node, deep)
+        if odd := [key for key in found if not isinstance(key, str)]:
+            raise yaml.MarkedYAMLError(None, None, f"a key that is no text: {odd[0]!r}; quote it", node.start_mark)
+        return found

@@ -36,6 +36,10 @@ class CheckpointError(CrossfadeError):
     """A checkpoint is damaged, hostile, of another schema, or does not fit the model."""
 
 
+class RunError(CrossfadeError):
+    """A run's folder, or a file in it, is damaged or cannot be read or written."""
+
+
 class RewardError(CrossfadeError):
     """An object has a reward that is not a finite number above 0."""
 

@@ -31,9 +31,9 @@ class Measure:
     """A figure by which runs of a system are compared."""
 
     name: str
-    """Of the metric, as logged: `eval/tv`."""
+    """The metric's name as it is logged: `eval/tv`."""
     label: str
-    """As tables print it."""
+    """The metric's name in tables."""
     better: Literal["lower", "higher", ""] = ""
     """Which way is good; empty where neither is."""
     log: bool = False

@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppo_toy import DATA, WORLD, Place, optimizer, parameters, rates, settings, small, started
+from ppo_toy import DATA, WORLD, Place, PublishedConfig, actions, optimizer, parameters, rates, settings, small, started
 
-from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax as rollout, train_jax as full
+from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax, train_jax
+from crossfade.algos.ppo.acting_jax import Actor
 from crossfade.algos.ppo.batch import Minibatch
-from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.algos.ppo.gae_jax import gae
 from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.synthetic import bars, planted_optimum
+from crossfade.envs.world import BoundWorld
 from crossfade.errors import UsageError
-from crossfade.nn import categorical_jax as masked_jax, normalizer_jax as normalizer
+from crossfade.nn import normalizer_jax as normalizer
 from crossfade.random.shuffling_jax import shuffled
 from crossfade.systems.trading import data
 from crossfade.systems.trading.config import TradingConfig
@@ -58,45 +59,20 @@ def test_gae_equals_its_definition_in_every_truncation_mode(x64):
     assert not np.any(found["mask"][truncated])
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.05, 1 / 3])
-def test_masked_probabilities_live_on_legal_actions_alone(x64, floor):
-    rng = np.random.default_rng(1)
-    logits = 30 * rng.normal(size=(200, 3))
-    mask = rng.random((200, 3)) < 0.5
-    mask[:, 1] = True
-    log_p = masked_jax.log_probs(jnp.asarray(logits), jnp.asarray(mask), floor)
-    p, legal = np.exp(log_p), mask.sum(-1)
-    np.testing.assert_allclose(p.sum(-1), 1, rtol=1e-12)
-    assert np.all(p[~mask] == 0) and np.all(p[mask] >= floor - 1e-15)
-    soft = np.where(mask, np.exp(logits - np.where(mask, logits, -np.inf).max(-1, keepdims=True)), 0)
-    soft /= soft.sum(-1, keepdims=True)
-    np.testing.assert_allclose(p, np.where(mask, (1 - floor * legal[:, None]) * soft + floor, 0), atol=1e-14)
-    spread = masked_jax.entropy(log_p, jnp.asarray(mask))
-    np.testing.assert_allclose(spread, [-sum(q * np.log(q) for q in row if q > 0) for row in p], atol=1e-12)
-    assert np.all(spread[legal == 1] == 0)
-
-    gumbel = rng.gumbel(size=(200, 3))
-    action = masked_jax.choose(log_p, jnp.asarray(gumbel))
-    assert np.all(np.take_along_axis(mask, np.asarray(action)[:, None], 1))
-    np.testing.assert_array_equal(masked_jax.log_prob_of(log_p, action), np.asarray(log_p)[np.arange(200), action])
-    spread_of = lambda x, mask: masked_jax.entropy(masked_jax.log_probs(x, mask, floor), mask).sum()
-    assert np.all(np.isfinite(jax.grad(spread_of)(jnp.asarray(logits), jnp.asarray(mask))))
-
-
 def test_a_gumbel_number_is_finite_where_its_uniform_number_is_zero():
     config = small(n_steps=64, n_envs=256, dtype="float32", epochs=1, minibatches=1)
     key = jax.random.fold_in(jax.random.key(0), 5)
-    noise = jax.jit(rollout.draw, static_argnums=(1, 2))(key, config, 3)
+    noise = jax.jit(rollout_jax.draw, static_argnums=(1, 2, 3))(key, config, actions(config), 4)
     gumbel, start, order = jax.random.split(key, 3)
     assert np.any(jax.random.uniform(gumbel, (64, 256, 3)) == 0)
-    np.testing.assert_array_equal(noise.gumbel, jax.random.gumbel(gumbel, (64, 256, 3)))
-    np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, START_NUMBERS)))
+    np.testing.assert_array_equal(noise.action, jax.random.gumbel(gumbel, (64, 256, 3)))
+    np.testing.assert_array_equal(noise.start, jax.random.uniform(start, (64, 256, 4)))
     np.testing.assert_array_equal(noise.order[0], shuffled(jax.random.fold_in(order, 0), 64 * 256))
 
 
 NAMES = {
-    "mlp": {"trunk.0", "trunk.1", "actor.0", "critic.0"},
-    "seed": {"trunk.0", "trunk.1", "norms.0", "norms.1", "actor.0", "actor.1", "critic.0", "critic.1"},
+    False: {"trunk.0", "trunk.1", "actor.0", "critic.0"},
+    True: {"trunk.0", "trunk.1", "norms.0", "norms.1", "actor.0", "actor.1", "critic.0", "critic.1"},
 }
 
 
@@ -119,17 +95,17 @@ def minibatch(n, observation_dim=3, seed=0):
     "changes",
     [
         {"layers": 2, "floor": 0.02},
-        {"network": "seed", "clip_value": None},
+        {"kind": PublishedConfig, "clip_value": None},
     ],
 )
 def test_gradients_of_the_loss_equal_finite_differences(x64, changes):
     config = small(entropy_coef=0.1, **changes)
     start, batch = parameters(config), minibatch(8)
-    assert {name.rsplit(".", 1)[0] for name in start} == NAMES[config.network]
-    make = lambda values: learner_jax.make_policy(config, 3, 3, values)
-    value = jax.jit(lambda policy: losses_jax.loss(policy, batch, config)[0])
+    assert {name.rsplit(".", 1)[0] for name in start} == NAMES[config.architecture.layer_norm]
+    make = lambda values: learner_jax.make_policy(config, 3, actions(config), values)
+    value = jax.jit(lambda policy: losses_jax.loss(policy, batch, actions(config), config)[0])
     policy = make(start)
-    gradient = jax.jit(jax.grad(lambda policy: losses_jax.loss(policy, batch, config)[0]))(policy)
+    gradient = jax.jit(jax.grad(lambda policy: losses_jax.loss(policy, batch, actions(config), config)[0]))(policy)
     for seed in range(4):
         direction = parameters(config, seed=seed + 1)
         slope = sum(map(lambda a, b: jnp.vdot(a, b), jax.tree.leaves(gradient), jax.tree.leaves(make(direction))))
@@ -143,8 +119,10 @@ def test_losses_equal_numbers_worked_out_by_hand(x64):
     value, old, returns = jnp.array([2.0, 0.1]), jnp.array([1.0, 0.0]), jnp.array([3.0, 1.0])
     assert losses_jax.value_loss(value, old, returns, None) == pytest.approx((1.0 + 0.81) / 4)
     assert losses_jax.value_loss(value, old, returns, 0.2) == pytest.approx((1.8**2 + 0.81) / 4)
-    np.testing.assert_allclose(learner_jax.weights(jnp.array([1.0, 3.0]), small()), [-1, 1], rtol=1e-7)
-    np.testing.assert_array_equal(learner_jax.weights(jnp.array([1.0, 3.0]), small(normalize_advantages=False)), [1, 3])
+    np.testing.assert_allclose(learner_jax.normalized(jnp.array([1.0, 3.0]), small()), [-1, 1], rtol=1e-7)
+    np.testing.assert_array_equal(
+        learner_jax.normalized(jnp.array([1.0, 3.0]), small(normalize_advantages=False)), [1, 3]
+    )
 
 
 def test_statistics_are_those_of_all_rows_and_never_stall(x64):
@@ -171,8 +149,12 @@ def by_hand(policy, config, carry, noise, limits):
         place, rows = Place(*(column[n] for column in carry.state)), []
         for t in range(config.n_steps):
             logits, value = policy(see(place, carry.statistics))
-            log_p = masked_jax.log_probs(logits, WORLD.mask(DATA, limits, place), config.floor)
-            action = jnp.argmax(log_p + noise.gumbel[t, n])
+            chance = np.where(WORLD.mask(DATA, limits, place), np.exp(logits), 0)
+            legal = chance > 0
+            chance = (1 - config.floor * legal.sum()) * chance / chance.sum() + config.floor * legal
+            with np.errstate(divide="ignore"):
+                log_p = np.log(chance)
+            action = jnp.argmax(log_p + noise.action[t, n])
             after, outcome = WORLD.step(DATA, limits, place, action)
             next_value = policy(see(after, carry.statistics))[1]
             flags = outcome.terminated, outcome.truncated
@@ -196,15 +178,15 @@ def rolled():
     config = small(floor=0.25)
     policy, _, _, carry = started(config)
     limits = jax.tree.map(lambda s: s[0], settings(1))
-    noise = rollout.draw(jax.random.key(3), config, 3)
+    noise = rollout_jax.draw(jax.random.key(3), config, actions(config), WORLD.start_numbers)
     raw = jnp.asarray(np.random.default_rng(0).normal(size=(9, 3)))
     carry = carry._replace(statistics=normalizer.merge(carry.statistics, raw))
-    collect = jax.jit(rollout.collect, static_argnums=(1, 6))
-    taken, after, told = collect(policy, WORLD, DATA, limits, carry, noise, config)
-    rows = rollout.minibatch_of(
-        WORLD, DATA, limits, taken, learner_jax.advantages(taken, config), carry.statistics, config
+    envs, actor = BoundWorld(WORLD, DATA, limits), Actor(policy, actions(config))
+    taken, after, told = jax.jit(lambda actor, *given: rollout_jax.collect(actor, envs, *given, config))(
+        actor, carry, noise
     )
-    return config, policy, limits, noise, raw, carry, taken, after, told, rows
+    minibatch = train_jax.minibatch_of(envs, taken, carry.statistics, config)
+    return config, policy, limits, noise, raw, carry, taken, after, told, minibatch
 
 
 def test_a_rollout_equals_one_made_step_by_step(x64):
@@ -236,11 +218,11 @@ def test_a_rollout_equals_one_made_step_by_step(x64):
 
 
 def test_a_rollout_is_minibatched_as_it_was_seen(x64):
-    config, policy, _, _, _, _, taken, *_, rows = rolled()
-    batch = rows(jnp.arange(24)[::-1])
+    config, policy, _, _, _, _, taken, *_, minibatch = rolled()
+    batch = minibatch(jnp.arange(24)[::-1])
     np.testing.assert_allclose(policy(batch.observation)[1][::-1].reshape(6, 4), taken.value, rtol=1e-12)
     np.testing.assert_allclose(batch.returns, batch.value + batch.advantage, rtol=1e-12)
-    _, info = losses_jax.loss(policy, batch, config)
+    _, info = losses_jax.loss(policy, batch, actions(config), config)
     assert abs(info["approx_kl"]) < 1e-14 and info["clip_fraction"] == 0
 
 
@@ -249,7 +231,7 @@ def run(config, *chunks, **limits):
     policy, tx, opt_state, carry = started(config)
     metrics, step = [], 0
     for n in chunks:
-        policy, opt_state, carry, told = full.train(
+        policy, opt_state, carry, told = train_jax.train(
             policy, tx, opt_state, carry, WORLD, DATA, settings(n, **limits), rates(config, step, n), KEY, step, config
         )
         metrics.append(jax.device_get(told))
@@ -272,11 +254,11 @@ def test_a_run_in_chunks_equals_one_in_a_single_call(x64):
 
 
 def test_neither_chunks_nor_settings_nor_data_compile_anew(x64):
-    before = full.train._cache_size()
+    before = train_jax.train._cache_size()
     config = small(seed=1)
     first, _ = run(config, 2, 2, 2)
     other, _ = run(config, 2, last=2, prize=3.0)
-    assert full.train._cache_size() == before + 1
+    assert train_jax.train._cache_size() == before + 1
     assert not np.array_equal(first["mean_reward"][:2], other["mean_reward"])
     assert np.all(other["mean_episode_length"] <= 2)
 
@@ -284,10 +266,16 @@ def test_neither_chunks_nor_settings_nor_data_compile_anew(x64):
 @pytest.mark.parametrize("target, steps", [(None, 6), (1e-6, 2)])
 def test_an_update_is_its_gradient_steps_and_stops_at_the_target(x64, target, steps):
     """The minibatch that finds the policy too far away is still used, those after it are not."""
-    config, policy, _, noise, *_, rows = rolled()
+    config, policy, _, noise, *_, minibatch = rolled()
     config, tx, lr = replace(config, target_kl=target), optimizer(config), jnp.array(0.05)
-    whole = lambda policy, state: learner_jax.update_epochs(policy, tx, state, rows, noise.order, lr, config)
-    single = jax.jit(lambda policy, state, index: learner_jax.update(policy, tx, state, rows, index, lr, config))
+    whole = lambda policy, state: learner_jax.update_epochs(
+        policy, tx, state, minibatch, noise.order, lr, actions(config), config
+    )
+    single = jax.jit(
+        lambda policy, state, index: learner_jax.update(
+            policy, tx, state, minibatch, index, lr, actions(config), config
+        )
+    )
     state, losses = tx.init(policy), []
     *found, info = jax.jit(whole)(policy, state)
     for index in noise.order.reshape(6, 8)[:steps]:
@@ -302,7 +290,7 @@ def test_an_update_is_its_gradient_steps_and_stops_at_the_target(x64, target, st
 def test_parameters_of_another_network_are_refused(x64):
     config = small()
     with pytest.raises(UsageError, match="norms.0.weight: expected None"):
-        learner_jax.make_policy(config, 3, 3, parameters(small(network="seed")))
+        learner_jax.make_policy(config, 3, actions(config), parameters(small(PublishedConfig)))
 
 
 PLANTED = TradingConfig(
@@ -325,7 +313,7 @@ PLANTED = TradingConfig(
 def learned(market, optimizers):
     """The mean rewards of a run on a market, and what the policy earns on days of it that are held out."""
     system = System(PLANTED)
-    system.on_device = jax.tree.map(jnp.asarray, data.market(replace(PLANTED, market=market)))
+    system.use(data.market(replace(PLANTED, market=market)))
     policy, rewards = system.make_policy(system.parameters()), []
     opt_states = {name: tx.init(policy) for name, tx in optimizers.items()}
     carry = system.start_buffer()
@@ -339,10 +327,10 @@ def learned(market, optimizers):
 def test_a_planted_signal_is_learned_and_nothing_where_there_is_none():
     """One program for both markets: they are data. The signal is worth half a tick of 12.50 dollars per bar."""
     optimizers = System(PLANTED).make_optimizers(System(PLANTED).make_policy(System(PLANTED).parameters()))
-    before = full.train._cache_size()
+    before = train_jax.train._cache_size()
     rewards, earned = learned("planted", optimizers)
     _, null = learned("martingale", optimizers)
-    assert full.train._cache_size() == before + 1
+    assert train_jax.train._cache_size() == before + 1
     assert rewards[:4].mean() < 0.3 * 0.0625 < 0.8 * 0.0625 < rewards[-16:].mean()
     optimum = 12.5 * planted_optimum(bars(days=PLANTED.eval_days, mode="planted")["ES"])
     assert earned["eval/daily"] > 0.6 * optimum

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppo_toy import DATA, WORLD, rates, settings, small, started
+from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 
 from crossfade import checkpoint
-from crossfade.algos.ppo import learner_jax, train_jax as full
+from crossfade.algos.ppo import learner_jax, train_jax
 from crossfade.algos.ppo.batch import Minibatch
+from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
@@ -41,8 +42,8 @@ TRADING = (
 def walked(config, n=4):
     """The metrics and the end of a run in the toy world."""
     policy, tx, opt_state, carry = started(config)
-    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, full.PLACES)
-    *end, metrics = full.train(
+    policy, opt_state, carry = sharing.place((policy, opt_state, carry), config.devices, train_jax.PLACES)
+    *end, metrics = train_jax.train(
         policy, tx, opt_state, carry, WORLD, DATA, settings(n), rates(config, 0, n), jax.random.key(7), 0, config
     )
     return jax.device_get(metrics), jax.device_get(end)
@@ -64,7 +65,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_one_seed_gives_the_same_run_on_any_number_of_devices(devices, changes, x64):
     config = small(n_envs=8, minibatches=2, **changes)
     metrics, end = walked(config)
@@ -98,7 +99,9 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
     config = small(n_envs=8, minibatches=2, seed=3)
     _, end = walked(config)
     monkeypatch.setattr(sharing, name, broken)
-    monkeypatch.setattr(full, "train", jax.jit(full.train.__wrapped__, static_argnames=("tx", "world", "config")))
+    monkeypatch.setattr(
+        train_jax, "train", jax.jit(train_jax.train.__wrapped__, static_argnames=("tx", "world", "config"))
+    )
     _, other = walked(replace(config, devices=2))
     assert differ(end, other) > 1e-6
 
@@ -156,7 +159,7 @@ def test_a_run_of_its_own_makes_its_devices_and_is_resumed_exactly(tmp_path):
     def call(*more: str) -> None:
         subprocess.run([sys.executable, "-m", "crossfade", "train", *more], check=True, env=free, capture_output=True)
 
-    call("trading", *words, "steps=6", "--runs-dir", str(tmp_path / "whole"))
+    assert main(["train", "trading", *words, "steps=6", "--runs-dir", str(tmp_path / "whole")]) == 0
     call("trading", *words, "steps=4", "--runs-dir", str(tmp_path / "cut"))
     cut, whole = (next((tmp_path / name / "trading").iterdir()) for name in ("cut", "whole"))
     call("--resume", str(cut), "steps=6", "--quiet")
@@ -171,11 +174,12 @@ def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch)
     mask = np.ones((96, 3), bool)
     columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
     steps = Minibatch(*map(jnp.asarray, columns))
-    rows = lambda index: Minibatch(*(column[index] for column in steps))
-    step = lambda: learner_jax.update(policy, tx, opt_state, rows, jnp.arange(96), jnp.array(0.1), config)
+    minibatch = lambda index: Minibatch(*(column[index] for column in steps))
+    given = minibatch, jnp.arange(96), jnp.array(0.1), actions(config), config
+    step = lambda: learner_jax.update(policy, tx, opt_state, *given)
     whole, told = step()[0], step()[2]
     for pieces in (2, 3, 8):
-        monkeypatch.setattr(learner_jax, "_pieces", lambda rows, index, devices, n=pieces: n)
+        monkeypatch.setattr(learner_jax, "_pieces", lambda minibatch, index, devices, n=pieces: n)
         after, _, info = step()
         assert differ(after, whole) < 1e-12 and differ(info, told) < 1e-12
 
@@ -184,7 +188,7 @@ def test_pieces_fit_the_cache_of_the_cores_a_device_has(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     seen = lambda width: lambda index: Minibatch(jnp.zeros((len(index), width), "float32"), *[None] * 6)
     pieces = lambda n, devices, width=256: learner_jax._pieces(seen(width), jnp.zeros(n, jnp.int32), devices)
-    assert learner_jax.CACHE == 2**20  # 1024 rows of 256 numbers
+    assert learner_jax._CACHE == 2**20  # 1024 rows of 256 numbers
     assert [pieces(n, 2) for n in (64, 1024, 2048, 3000, 8192)] == [1, 1, 2, 3, 8]
     assert pieces(8192, 1) == 4  # the caches of both cores
     assert pieces(2053, 2) == 1  # a prime number of rows: no crumbs

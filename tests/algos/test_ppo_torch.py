@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.ppo import init
-from crossfade.algos.ppo.config import PPOConfig
 from crossfade.algos.ppo.network_torch import ActorCritic
+from crossfade.algos.ppo.start import draw_parameters
 from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_numpy as normalizer
+from crossfade.nn.categorical_torch import Categorical
 from crossfade.random import random_numpy as random
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.systems.trading.system_torch import System
@@ -42,9 +42,9 @@ def test_a_count_too_large_to_grow_becomes_a_moving_average():
 
 @pytest.mark.parametrize("network", ["mlp", "seed"])
 def test_initial_parameters_are_those_of_the_network(network):
-    chosen = PPOConfig(network=network, hidden=8)
-    drawn = init.parameters(chosen, 13, 3, random.key(0), "float64")
-    module = ActorCritic(13, 3, network, 8).double()
+    chosen = TradingConfig(network=network, hidden=8, dtype="float64")
+    drawn = draw_parameters(chosen, 13, Categorical(3), random.key(0))
+    module = ActorCritic(13, Categorical(3), chosen.architecture).double()
     module.load_state_dict({name: torch.tensor(array) for name, array in drawn.items()})
     weight = drawn["trunk.0.weight"]
     if network == "mlp":

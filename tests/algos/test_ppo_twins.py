@@ -39,25 +39,26 @@ def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
     ours = TorchSystem(config(*words))
     before = ours.make_policy(ours.parameters())
     batch = ours.tensors(ours.collect(before, ours.start_buffer(), 0)[0])
-    minibatch = batch.rows(batch.order[0, :32])
+    minibatch = Minibatch(*(field[batch.order[0, :32]] for field in batch.steps))
     shift = torch.from_numpy(np.random.default_rng(0).normal(0, 0.3, 32))
     return ours, JaxSystem(ours.config), minibatch._replace(log_prob=minibatch.log_prob + shift)
 
 
-def differences(ours: TorchSystem, theirs: JaxSystem, minibatch: Minibatch) -> dict[str, float]:
+def differences(ours: TorchSystem, theirs: JaxSystem, steps: Minibatch) -> dict[str, float]:
     """How far loss, gradient and one update are apart, relative to their size."""
     policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
-    raw = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
-    arrays = raw._replace(advantage=learner_jax.weights(raw.advantage, ours.config))
-    minibatch = minibatch._replace(advantage=learner_torch.weights(minibatch.advantage, ours.config))
+    raw = Minibatch(*(jnp.asarray(field.numpy()) for field in steps))
+    arrays = raw._replace(advantage=learner_jax.normalized(raw.advantage, ours.config))
+    minibatch = steps._replace(advantage=learner_torch.normalized(steps.advantage, ours.config))
     (_, info), gradient = jax.jit(jax.value_and_grad(theirs.loss, has_aux=True))(model, arrays)
     value, expected = ours.loss(policy, minibatch)
     value.backward()
     gradients, wanted = named_leaves(gradient), {n: p.grad.numpy().copy() for n, p in policy.named_parameters()}
     optimizer, tx = learner_torch.make_optimizer(ours.config, policy), learner_jax.make_optimizer(ours.config, model)
-    learner_torch.update(policy, optimizer, minibatch, ours.config)
-    rows, lr = lambda index: Minibatch(*(field[index] for field in raw)), jnp.array(3e-4)
-    update = lambda model, state: learner_jax.update(model, tx, state, rows, jnp.arange(32), lr, ours.config)[0]
+    taken = lambda steps: lambda index: Minibatch(*(field[index] for field in steps))
+    learner_torch.update(policy, optimizer, taken(steps), torch.arange(32), 3e-4, ours.actions, ours.config)
+    rest = taken(raw), jnp.arange(32), jnp.array(3e-4), theirs.actions, ours.config
+    update = lambda model, state: learner_jax.update(model, tx, state, *rest)[0]
     after, found = named_leaves(jax.jit(update)(model, tx.init(model))), dict(policy.named_parameters())
     return {
         "loss": max(relative(info[name], expected[name].detach().numpy()) for name in expected),
@@ -94,16 +95,17 @@ def test_advantages_weigh_by_their_own_mean_and_deviation(x64):
     ours, theirs, minibatch = moved()
     raw = minibatch.advantage.numpy()
     expected = (raw - raw.mean()) / (raw.std() + 1e-8)
-    np.testing.assert_allclose(learner_torch.weights(minibatch.advantage, ours.config), expected, rtol=1e-12)
-    np.testing.assert_allclose(learner_jax.weights(jnp.asarray(raw), theirs.config), expected, rtol=1e-12)
+    np.testing.assert_allclose(learner_torch.normalized(minibatch.advantage, ours.config), expected, rtol=1e-12)
+    np.testing.assert_allclose(learner_jax.normalized(jnp.asarray(raw), theirs.config), expected, rtol=1e-12)
 
 
 def test_a_gradient_is_as_long_as_allowed_at_most():
     ours, _, minibatch = moved("clip_norm=0.01")
     policy = ours.make_policy(ours.parameters())
-    learner_torch.update(policy, learner_torch.make_optimizer(ours.config, policy), minibatch, ours.config)
-    length = torch.linalg.vector_norm(torch.cat([p.grad.ravel() for p in policy.parameters()]))
-    assert float(length) == pytest.approx(0.01, rel=1e-4)
+    descent = torch.optim.SGD(policy.parameters(), lr=1.0)
+    learner_torch.update(policy, descent, lambda _: minibatch, torch.arange(32), 1.0, ours.actions, ours.config)
+    moved_by = [p.detach().numpy() - ours.parameters()[name] for name, p in policy.named_parameters()]
+    assert np.sqrt(sum((change**2).sum() for change in moved_by)) == pytest.approx(0.01, rel=1e-4)
 
 
 def test_the_learning_rate_falls_with_the_updates_and_reaches_its_end_with_the_last():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppo_toy import parameters, small
+from ppo_toy import actions, parameters, small
 
 from crossfade.algos.ppo import learner_jax
 from crossfade.envs.trading import build, synthetic, trading_jax, trading_numpy
@@ -40,7 +40,7 @@ def checkpoints():
     """Policies of strong opinions, and what each knows of observations."""
     dim, rng = PARAMS.observation_dim, np.random.default_rng(0)
     policies = [
-        learner_jax.make_policy(CONFIG, dim, 6, parameters(CONFIG, dim, 6, seed=seed, scale=3.0))
+        learner_jax.make_policy(CONFIG, dim, actions(CONFIG, 6), parameters(CONFIG, dim, 6, seed=seed, scale=3.0))
         for seed in range(CHECKPOINTS)
     ]
     start = normalizer_numpy.start(dim, "float32")

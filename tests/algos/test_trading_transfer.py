@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.ppo import learner_jax, learner_torch
 from crossfade.config import apply
 from crossfade.errors import CheckpointError
 from crossfade.nn.normalizer_numpy import Statistics, normalize
 from crossfade.systems.trading import transfer
 from crossfade.systems.trading.config import TradingConfig
+from crossfade.systems.trading.system_jax import System as JaxSystem
 from crossfade.systems.trading.system_torch import System
 
 SIZES = (1, 7, 64, 1000)
@@ -34,14 +34,14 @@ def phases(network: str, dtype: str, window: int = 20) -> SimpleNamespace:
 
 
 def torch_forward(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray):
-    policy = learner_torch.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+    policy = System(replace(config, days=1)).make_policy(parameters)
     with torch.no_grad():
         return [y.numpy() for y in policy(torch.from_numpy(observation))]
 
 
 def jax_forward(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray):
     with jax.enable_x64(config.dtype == "float64"):
-        policy = learner_jax.make_policy(config, config.params.observation_dim, config.params.n_actions, parameters)
+        policy = JaxSystem(replace(config, days=1)).make_policy(parameters)
         return [np.asarray(y) for y in _jitted(policy, observation)]
 
 
@@ -105,7 +105,7 @@ def test_in_torch_what_has_grown_is_computed_apart_and_counts():
     case = phases("mlp", "float64")
     rng = np.random.default_rng(0)
     raw, h = torch.from_numpy(rng.normal(size=(9, 233))), torch.from_numpy(rng.normal(size=(9, 64)))
-    policy = learner_torch.make_policy(case.new, 233, 6, case.after[0])
+    policy = System(replace(case.new, days=1)).make_policy(case.after[0])
     with torch.no_grad():
         for layer, x in ((policy.trunk[0], raw), (policy.actor[0], h)):
             layer.weight += torch.from_numpy(rng.normal(size=layer.weight.shape))
@@ -133,13 +133,13 @@ def test_a_new_action_is_tried_now_and_then():
     case = phases("mlp", "float64")
     parameters, seen = case.after
     new = replace(case.new, days=2, n_envs=64)
-    observation, mask = transfer.open_positions(new, System(new).market, seen)
+    observation, mask = transfer.open_positions(new, System(new).data, seen)
     legal = mask[:, 3:].any(-1)
     nats = transfer.divergence(torch_forward(new, parameters, observation)[0], mask)
     assert 0 < legal.mean() < 1 and (nats[~legal] == 0).all() and (nats[legal] > 0).all()
-    text = transfer.told(nats)
+    text = transfer.describe(nats)
     assert "bit for bit" in text and f"KL {nats[legal].mean():.3g} nats" in text
-    assert "KL" not in transfer.told(nats[~legal])
+    assert "KL" not in transfer.describe(nats[~legal])
 
 
 REFUSED = [

@@ -4,8 +4,9 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from crossfade.algos.ppo import rollout_numpy as host
+from crossfade.algos.ppo import rollout_numpy
 from crossfade.envs.trading.scalar import ScalarTrading
+from crossfade.nn.categorical_torch import Categorical
 from crossfade.random import random_numpy as random
 from crossfade.systems.trading import bench as trading
 from crossfade.systems.trading.bench import FULL, LARGE, PANDAS, PROMISES, SETTINGS, SMALL, promises, show
@@ -57,10 +58,11 @@ def test_the_old_world_keeps_the_same_ledger():
 
 def test_native_draws_have_the_form_and_law_of_the_shared_ones():
     config = TradingConfig(n_envs=16, n_steps=32, epochs=2)
-    ours, theirs = (draw(random.key(3), config, 3) for draw in (draw_natively, host.draw))
+    given = random.key(3), config, Categorical(3), 5
+    ours, theirs = (draw(*given) for draw in (draw_natively, rollout_numpy.draw))
     form = lambda noise: [(array.shape, array.dtype.kind, array.dtype.itemsize) for array in noise[:2]]
     assert form(ours) == form(theirs)
-    assert abs(ours.gumbel.mean() - np.euler_gamma) < 5 * np.pi / np.sqrt(6 * ours.gumbel.size)
+    assert abs(ours.action.mean() - np.euler_gamma) < 5 * np.pi / np.sqrt(6 * ours.action.size)
     assert (np.sort(ours.order, 1) == np.arange(512)).all() and (ours.order[0] != ours.order[1]).any()
 
 

@@ -20,10 +20,9 @@ from trading_cases import (
     walk_scalar,
 )
 
-from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import Reason, TradingParams
+from crossfade.envs.trading.params import START_NUMBERS, Reason, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.errors import UsageError
 

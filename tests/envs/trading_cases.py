@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from crossfade.algos.ppo.config import START_NUMBERS
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.contracts import contract
 from crossfade.envs.trading.market import Market, Outcome, Settings, State
-from crossfade.envs.trading.params import RULES, Rules, TradingParams
+from crossfade.envs.trading.params import RULES, START_NUMBERS, Rules, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 
 Record = dict[str, np.ndarray]

@@ -182,7 +182,8 @@ def test_resume_after_kill_9_gives_the_same_metrics(tmp_path, uninterrupted):
         process.communicate()
         assert not (path / "done").exists()
     with open(path / "metrics.jsonl", "ab") as file:
-        file.write(b'{"step": 38, "loss": 1e9}\n{"step": 39, "los')  # later than the checkpoint, and cut short
+        later = b'{"step": 38, "env_steps": 608, "updates": 0, "wall": 9.0, "loss": 1e9}\n'
+        file.write(later + b'{"step": 39, "los')  # later than the checkpoint, and cut short
     train(path)
     assert timeless(read_rows(path / "metrics.jsonl")) == uninterrupted
     assert (path / "done").exists()

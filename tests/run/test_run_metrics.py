@@ -1,7 +1,9 @@
 """metrics.jsonl and its listeners: nothing logged is lost, nothing odd is hidden, TensorBoard says the same."""
 
+import errno
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from run_settings import Settings
 
-from crossfade.errors import CrossfadeError
+from crossfade.errors import CrossfadeError, RunError
 from crossfade.run import Log, RunDir, read_metrics
 from crossfade.run.metrics import read_rows, truncate
 
@@ -122,3 +124,30 @@ assert not {{"torch", "jax"}} & set(sys.modules)
         [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
     )
     assert f"need {module}: pip install 'crossfade[report]'" in done.stderr
+
+
+def test_a_log_goes_on_after_a_line_that_was_cut_short(run):
+    log_rows(run, [(1, {"a": 1})])
+    whole = run.metrics_path.read_bytes()
+    run.metrics_path.write_bytes(whole + b'{"step": 2, "a"')
+    log_rows(run, [(2, {"a": 2})])
+    assert [row["step"] for row in read_rows(run.metrics_path)] == [1, 2]
+
+
+def test_a_full_disk_is_told(run, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Log(run, quiet=True, tensorboard=False) as log:
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(RunError, match=r"metrics.jsonl: expected to append a row, got .*No space left .*resume"):
+            log(1, {"a": 1})
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), lambda path: path.symlink_to("..")])
+def test_something_in_the_place_of_the_events_is_named_and_left_alone(run, make):
+    make(run.tensorboard)
+    with pytest.raises(RunError, match="tensorboard: expected to write it"):
+        Log(run, quiet=True)
+    assert run.tensorboard.is_symlink() or run.tensorboard.read_text() == "mine"

@@ -1,8 +1,10 @@
 """A run's folder: unique, locked, complete, and silent about who made it."""
 
+import errno
 import getpass
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from run_settings import Settings
 
-from crossfade.errors import UsageError
+from crossfade.errors import CrossfadeError, RunError, UsageError
 from crossfade.run import Log, RunDir, list_runs
 from crossfade.run.files import write_text
 from crossfade.run.metrics import read_rows
@@ -78,11 +80,104 @@ def test_resume_drops_later_rows_and_the_done_mark(tmp_path):
             for step in (10, 20, 30):
                 log(step, {"a": step})
         run.finish(30)
-        run.resume(20, meta={"mode": "jax_full"})
+        run.resume(20, config=Settings(mode="jax_full"))
         assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20] and run.result is None
-        assert run.meta["sessions"][1]["resumed_at"] == 20 and run.meta["sessions"][1]["mode"] == "jax_full"
-        run.save_config(Settings(mode="jax_full"))
+        assert run.meta["sessions"][1]["resumed_at"] == 20
         assert run.read_config(Settings).mode == "jax_full"
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_resuming_changes_the_folder_only_after_all_checks(tmp_path):
+    """The order a caller keeps: every refusal comes before the first change."""
+    with create(tmp_path) as run:
+        with Log(run, quiet=True, tensorboard=False) as log:
+            for step in (10, 20, 30):
+                log(step, {"a": step})
+        run.finish(30, {"tv": 0.5})
+        (run.checkpoints / "0000000030").mkdir()
+        before = contents(run.path)
+
+        assert run.completed(30) == run.completed(7) == {"step": 30, "tv": 0.5}
+        assert run.completed(31) is None
+        run.check_resume(30)
+        with pytest.raises(UsageError, match="checkpoint of step 30"):
+            run.resume(20, config=Settings(steps=50))
+        with pytest.raises(UsageError, match="opened to read"):
+            RunDir(run.path).resume(30, config=Settings(steps=50))
+        with pytest.raises(TypeError):
+            run.resume(30, config=object())  # a config that cannot be written
+        assert contents(run.path) == before
+
+        run.resume(30, config=Settings(steps=50))
+        assert run.result is None and run.read_config(Settings).steps == 50
+        assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20, 30]
+        assert (run.path / "done-0000000030").read_bytes() == before[Path("done")]
+
+
+@pytest.mark.parametrize("name", ["meta.json", "metrics.jsonl", "done"])
+def test_a_damaged_run_is_not_resumed_and_not_changed(tmp_path, name):
+    with create(tmp_path) as run:
+        run.finish(7)
+        (run.path / name).write_text("{}\n")
+        before = contents(run.path)
+        with pytest.raises(CrossfadeError, match=name):
+            run.resume(0, config=Settings(steps=50))
+        assert contents(run.path) == before
+
+
+@pytest.mark.parametrize("change", range(1, 4))
+def test_a_run_killed_while_it_is_resumed_can_be_resumed_again(tmp_path, monkeypatch, change):
+    """The n-th change to the folder is the last one that is made."""
+    with create(tmp_path) as run:
+        with Log(run, quiet=True, tensorboard=False) as log:
+            for step in (10, 20, 30):
+                log(step, {"a": step})
+        run.finish(30, {"tv": 0.5})
+        left = [change]
+
+        def dying(real):
+            def call(*args, **kwargs):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise KeyboardInterrupt
+                return real(*args, **kwargs)
+
+            return call
+
+        for owner, call in ((Path, "rename"), (Path, "replace"), (os, "truncate")):
+            monkeypatch.setattr(owner, call, dying(getattr(owner, call)))
+        with pytest.raises(KeyboardInterrupt):
+            run.resume(20, config=Settings(steps=50))
+        monkeypatch.undo()
+        run.resume(20, config=Settings(steps=50))
+        assert [row["step"] for row in read_rows(run.metrics_path)] == [10, 20] and run.result is None
+        assert run.read_config(Settings).steps == 50 and (run.path / "done-0000000030").exists()
+
+
+def test_a_run_that_could_not_be_made_leaves_nothing(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="config.yaml: expected to write it, got an error: No space left on device"):
+        create(tmp_path)
+    monkeypatch.setattr(os, "fsync", real)
+    assert list((tmp_path / "toy").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["a file", "loop", "n" * 300])
+def test_a_run_cannot_be_made_where_nothing_can_be(tmp_path, place):
+    (tmp_path / "a file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RunError, match="expected to write it"):
+        create(tmp_path / place)
+    with pytest.raises(UsageError, match=r"expected a run's folder|expected a folder"):
+        RunDir.open(tmp_path / place)
 
 
 def test_resume_behind_the_latest_checkpoint_is_refused(tmp_path):
@@ -146,7 +241,7 @@ def test_the_commit_is_known_inside_a_repository_only(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = write_text(tmp_path / "a.txt", "old")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space")))
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RunError, match=r"a.txt: expected to write it, got an error: no space. .* untouched"):
         write_text(path, "new")
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -19,7 +19,11 @@ from crossfade.trainers.saving import snapshot_of
 from crossfade.trainers.system import Snapshot
 from crossfade.trainers.training import train
 
-TOYS = ("toy:RECORD", "toy_actor_critic:RECORD")  # from outside: their folder is on the path, and no more is known
+TOYS = (
+    "toy:RECORD",
+    "toy_actor_critic:RECORD",
+    "toy_point:RECORD",
+)  # from outside: their folder is on the path, and no more is known
 ALL = (*SYSTEMS, *TOYS)
 HALF = 4
 PACE = (f"log_every={HALF}", f"checkpoint_every={HALF}", "eval_every=0")

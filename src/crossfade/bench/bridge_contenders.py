@@ -70,7 +70,7 @@ class Contenders:
         self.sizes, self.pool = sizes, {"x": draw(sizes[0]), "y": draw(sizes[-1])}
 
     def makers(self) -> dict[str, Callable[[], Callable[[], float]]]:
-        """By name; each makes a contender, and may raise `Unavailable`."""
+        """Functions by name, each of which makes a contender or raises `Unavailable`."""
         return {
             "torch eager": self.eager,
             "torch eager, fused Adam": partial(self.eager, fused=True),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CrossfadeError
+from ..run.files import strict_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,7 @@ def end(record: dict[str, Any], show: Callable[[dict[str, Any]], None], *, quick
     A quick look promises nothing.
     """
     if as_json:
-        print(json.dumps(record, indent=1))
+        print(strict_json(record))
     else:
         show(record)
     return 0 if quick or all(promise["kept"] for promise in record["promises"]) else 1

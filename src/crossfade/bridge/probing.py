@@ -36,7 +36,7 @@ class Gap(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """At most one when the outputs agree."""
+        """The difference over the allowed one: at most 1 when the outputs agree."""
         return self.size / self.allowed
 
 

@@ -68,7 +68,7 @@ def skipping_zeros(inner: optax.GradientTransformation) -> optax.GradientTransfo
 
 
 def _nonzero(updates: PyTree, entries: Entries) -> dict[str, Bool[Array, ""]]:
-    """By leaf, whether any gradient of its entry is other than zero."""
+    """For each leaf, whether any gradient of its entry is other than zero."""
     found: dict[int, Bool[Array, ""]] = {}
     leaves = named_leaves(updates)
     for path, gradient in leaves.items():

@@ -176,6 +176,6 @@ def _cast(leaf: Any, dtype: Any) -> Any:
 
 
 def _tensor(leaf: Any) -> torch.Tensor:
-    """As torch users hold a batch: 64-bit integers, which indexing and losses ask for."""
+    """A batch as torch users hold it: with 64-bit integers, which indexing and losses ask for."""
     tensor = to_torch(leaf)
     return tensor.long() if tensor.dtype == torch.int32 else tensor

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, Shaped
+from jaxtyping import Bool, Float, Float32, Shaped
 
-from .world import Outcome, World
+from .world import BoundWorld, Outcome
 
 State = TypeVar("State")
 
@@ -14,21 +14,21 @@ State = TypeVar("State")
 class Vectorized:
     """Environments as arrays: one call of the world steps all of them."""
 
-    def __init__(self, world: World, data: Any, settings: Any, state: Any):
-        self.world, self.data, self.settings, self.state = world, data, settings, state
+    def __init__(self, world: BoundWorld, state: Any):
+        self.world, self.state = world, state
 
-    def observe(self) -> Float32[np.ndarray, "envs o"]:
-        return self.world.observe(self.data, self.settings, self.state)
+    def observe(self) -> Float[np.ndarray, "envs o"]:
+        return self.world.observe(self.state)
 
     def mask(self) -> Bool[np.ndarray, "envs n"] | None:
-        return self.world.mask(self.data, self.settings, self.state)
+        return self.world.mask(self.state)
 
     def step(self, action: Shaped[np.ndarray, "envs ..."]) -> Outcome:
-        self.state, outcome = self.world.step(self.data, self.settings, self.state, action)
+        self.state, outcome = self.world.step(self.state, action)
         return outcome
 
     def restart(self, where: Bool[np.ndarray, " envs"], uniform: Float32[np.ndarray, "envs numbers"]) -> None:
-        fresh = self.world.begin(self.data, self.settings, uniform)
+        fresh = self.world.begin(uniform)
         along = lambda x: where.reshape(-1, *[1] * (x.ndim - 1))
         self.state = map_state(lambda new, old: np.where(along(old), new, old), fresh, self.state)
 
@@ -36,16 +36,15 @@ class Vectorized:
 class OneByOne:
     """Environments as a list, one call of the world for each, as code that is not vectorised steps them."""
 
-    def __init__(self, world: World, data: Any, settings: Any, state: Any):
-        n = len(first_leaf(state))
+    def __init__(self, world: BoundWorld, state: Any):
         own = lambda i: map_state(lambda column: column[i : i + 1], state)
-        self.envs = [Vectorized(world, data, settings, own(i)) for i in range(n)]
+        self.envs = [Vectorized(world, own(i)) for i in range(len(_first(state)))]
 
     @property
     def state(self) -> Any:
         return _joined([env.state for env in self.envs])
 
-    def observe(self) -> Float32[np.ndarray, "envs o"]:
+    def observe(self) -> Float[np.ndarray, "envs o"]:
         return np.concatenate([env.observe() for env in self.envs])
 
     def mask(self) -> Bool[np.ndarray, "envs n"] | None:
@@ -68,9 +67,9 @@ def map_state(function: Callable[..., Any], *states: State) -> State:
     return function(*states)
 
 
-def first_leaf(state: Any) -> Any:
+def _first(state: Any) -> np.ndarray:
     """The first array of a state."""
-    return first_leaf(state[0]) if isinstance(state, tuple) else state
+    return _first(state[0]) if isinstance(state, tuple) else state
 
 
 def _joined(parts: list[Any]) -> Any:

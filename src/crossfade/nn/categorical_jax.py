@@ -1,32 +1,76 @@
-"""Categorical distributions over legal actions, in JAX. Twin: masked_torch.py."""
+"""Categorical distribution over legal actions, in JAX. Twin: categorical_torch.py."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Int32
+from jaxtyping import Array, Bool, Float, Int
 
 ILLEGAL = -1e30
-"""Log-probability of an action the mask forbids: finite, so that gradients are."""
+"""Logit and log-probability of an illegal action: finite, so that gradients are."""
 
 
-def log_probs(logits: Float[Array, "*n a"], mask: Bool[Array, "*n a"], floor: float = 0.0) -> Float[Array, "*n a"]:
-    """Log-probabilities over the k legal actions; with a floor f, p' = (1 - f k) p + f for each of them."""
-    log_p = jax.nn.log_softmax(jnp.where(mask, logits, ILLEGAL))
-    if floor:
-        rest = 1 - floor * mask.sum(-1, keepdims=True)
-        log_p = jnp.log(jnp.broadcast_to(rest, mask.shape) * jnp.exp(log_p) + floor)
-    return jnp.where(mask, log_p, ILLEGAL)
+@dataclass(frozen=True)
+class Categorical:
+    """One of `n` actions, p = softmax(logits) over the legal ones; `Distribution` says what its methods are.
+
+    Illegal actions have the logit ILLEGAL, and p = 0. With a floor f each of the k legal actions has at least
+    probability f: p' = (1 - f k) p + f.
+    """
+
+    n: int
+    floor: float = 0.0
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n
+
+    @property
+    def n_free(self) -> int:
+        return 0
+
+    @property
+    def noise(self) -> Literal["gumbel"]:
+        return "gumbel"
+
+    @property
+    def noise_dim(self) -> int:
+        return self.n
+
+    def masked(self, outputs: Float[Array, "*n a"], mask: Bool[Array, "*n a"] | None) -> Float[Array, "*n a"]:
+        """Logits with ILLEGAL where the mask is False."""
+        return outputs if mask is None else jnp.where(mask, outputs, ILLEGAL)
+
+    def log_probs(self, outputs: Float[Array, "*n a"]) -> Float[Array, "*n a"]:
+        """log p of every action; ILLEGAL for illegal ones."""
+        legal, log_p = _legal(outputs), jax.nn.log_softmax(outputs)
+        if self.floor:
+            rest = 1 - self.floor * legal.sum(-1, keepdims=True, dtype=log_p.dtype)
+            log_p = jnp.log(jnp.broadcast_to(rest, log_p.shape) * jnp.exp(log_p) + self.floor)
+        return jnp.where(legal, log_p, ILLEGAL)
+
+    def sample(self, outputs: Float[Array, "*n a"], noise: Float[Array, "*n a"]) -> Int[Array, "*n"]:
+        """argmax(log p + g) with standard Gumbel noise g."""
+        return jnp.argmax(self.log_probs(outputs) + noise, -1).astype(jnp.int32)
+
+    def log_prob(self, outputs: Float[Array, "*n a"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
+        """log p of the actions taken."""
+        return jnp.take_along_axis(self.log_probs(outputs), action[..., None], -1)[..., 0]
+
+    def entropy(self, outputs: Float[Array, "*n a"]) -> Float[Array, "*n"]:
+        """-sum p log p over legal actions, in nats."""
+        log_p = self.log_probs(outputs)
+        return -jnp.where(_legal(outputs), jnp.exp(log_p) * log_p, 0).sum(-1)
+
+    def mode(self, outputs: Float[Array, "*n a"]) -> Int[Array, "*n"]:
+        """The legal action with the largest logit."""
+        return jnp.argmax(outputs, -1).astype(jnp.int32)
+
+    def executed(self, action: Int[Array, "*n"]) -> Int[Array, "*n"]:
+        """The action itself, of int32."""
+        return action.astype(jnp.int32)
 
 
-def entropy(log_p: Float[Array, "*n a"], mask: Bool[Array, "*n a"]) -> Float[Array, "*n"]:
-    """Entropy over legal actions, in nats."""
-    return -jnp.where(mask, jnp.exp(log_p) * log_p, 0).sum(-1)
-
-
-def choose(log_p: Float[Array, "*n a"], gumbel: Float[Array, "*n a"]) -> Int32[Array, "*n"]:
-    """argmax of log p + Gumbel noise: a sample of the distribution, or its mode where the noise is 0."""
-    return jnp.argmax(log_p + gumbel, -1).astype(jnp.int32)
-
-
-def log_prob_of(log_p: Float[Array, "*n a"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
-    """Log-probability of the actions taken."""
-    return jnp.take_along_axis(log_p, action[..., None], -1)[..., 0]
+def _legal(outputs: Float[Array, "*n a"]) -> Bool[Array, "*n a"]:
+    return ~(outputs <= ILLEGAL / 2)  # NaN is legal, and so is seen

@@ -1,35 +1,77 @@
-"""Choices among legal actions, in torch. Twin: masked_jax.py."""
+"""Categorical distribution over legal actions, in torch. Twin: categorical_jax.py."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-ILLEGAL = -1e30  # finite, so that what is never chosen has no NaN in its gradient
+ILLEGAL = -1e30
+"""Logit and log-probability of an illegal action: finite, so that gradients are."""
 
 
-def log_probs(
-    logits: Float[Tensor, "*batch a"], mask: Bool[Tensor, "*batch a"], floor: float = 0.0
-) -> Float[Tensor, "*batch a"]:
-    """Log-probabilities over the k legal actions; with a floor f, p' = (1 - f k) p + f for each of them."""
-    log_p = log_softmax(logits.masked_fill(~mask, ILLEGAL), -1)
-    if floor == 0.0:
-        return log_p
-    legal = mask.sum(-1, keepdim=True).to(logits.dtype)  # else floor times an integer would be of float32
-    mixed = (1 - floor * legal) * log_p.exp() + floor
-    return mixed.where(mask, 1.0).log().masked_fill(~mask, ILLEGAL)
+@dataclass(frozen=True)
+class Categorical:
+    """One of `n` actions, p = softmax(logits) over the legal ones; `Distribution` says what its methods are.
+
+    Illegal actions have the logit ILLEGAL, and p = 0. With a floor f each of the k legal actions has at least
+    probability f: p' = (1 - f k) p + f.
+    """
+
+    n: int
+    floor: float = 0.0
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n
+
+    @property
+    def n_free(self) -> int:
+        return 0
+
+    @property
+    def noise(self) -> Literal["gumbel"]:
+        return "gumbel"
+
+    @property
+    def noise_dim(self) -> int:
+        return self.n
+
+    def masked(self, outputs: Float[Tensor, "*n a"], mask: Bool[Tensor, "*n a"] | None) -> Float[Tensor, "*n a"]:
+        """Logits with ILLEGAL where the mask is False."""
+        return outputs if mask is None else outputs.masked_fill(~mask, ILLEGAL)
+
+    def log_probs(self, outputs: Float[Tensor, "*n a"]) -> Float[Tensor, "*n a"]:
+        """log p of every action; ILLEGAL for illegal ones."""
+        legal, log_p = _legal(outputs), log_softmax(outputs, -1)
+        if self.floor:
+            rest = 1 - self.floor * legal.sum(-1, keepdim=True).to(log_p.dtype)
+            log_p = (rest * log_p.exp() + self.floor).log()
+        return log_p.masked_fill(~legal, ILLEGAL)
+
+    def sample(self, outputs: Float[Tensor, "*n a"], noise: Float[Tensor, "*n a"]) -> Int[Tensor, "*n"]:
+        """argmax(log p + g) with standard Gumbel noise g."""
+        return (self.log_probs(outputs) + noise).argmax(-1)
+
+    def log_prob(self, outputs: Float[Tensor, "*n a"], action: Int[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """log p of the actions taken."""
+        return torch.gather(self.log_probs(outputs), -1, action.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self, outputs: Float[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
+        """-sum p log p over legal actions, in nats."""
+        log_p = self.log_probs(outputs)
+        return -(log_p.exp() * log_p).where(_legal(outputs), 0.0).sum(-1)
+
+    def mode(self, outputs: Float[Tensor, "*n a"]) -> Int[Tensor, "*n"]:
+        """The legal action with the largest logit."""
+        return outputs.argmax(-1)
+
+    def executed(self, action: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+        """The action itself, of int32."""
+        return action.int()
 
 
-def entropy(log_p: Float[Tensor, "*batch a"], mask: Bool[Tensor, "*batch a"]) -> Float[Tensor, "*batch"]:
-    """Entropy over legal actions, in nats."""
-    return -(log_p.exp() * log_p).where(mask, 0.0).sum(-1)
-
-
-def choose(log_p: Float[Tensor, "*batch a"], gumbel: Float[Tensor, "*batch a"]) -> Int[Tensor, "*batch"]:
-    """argmax of log p + Gumbel noise: a sample of the distribution, or its mode where the noise is 0."""
-    return (log_p + gumbel).argmax(-1)
-
-
-def log_prob_of(log_p: Float[Tensor, "*batch a"], action: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-    """Log-probability of the actions taken."""
-    return torch.gather(log_p, -1, action.long().unsqueeze(-1)).squeeze(-1)
+def _legal(outputs: Float[Tensor, "*n a"]) -> Bool[Tensor, "*n a"]:
+    return ~(outputs <= ILLEGAL / 2)  # NaN is legal, and so is seen

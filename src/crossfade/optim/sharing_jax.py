@@ -57,7 +57,7 @@ def spread(program: Callable[..., Any], devices: int, in_specs: PyTree, out_spec
 
 
 def number(devices: int) -> Int32[Array, ""] | int:
-    """Of the device that asks."""
+    """The number of the device that runs this."""
     return jax.lax.axis_index(AXIS) if devices > 1 else 0
 
 

@@ -48,7 +48,7 @@ class Twin:
     loss: Pair | None = field(default=None, repr=False)
     optimizer: Callable[..., Any] | Pair | None = field(default=None, repr=False)
     clip_norm: float | None = None
-    """As `torch.nn.utils.clip_grad_norm_`; for the default update."""
+    """The norm for `torch.nn.utils.clip_grad_norm_` in the default update."""
     scheduler: Callable[[Any], Any] | None = field(default=None, repr=False)
     """torch optimizer -> learning-rate scheduler, stepped after every update."""
     update: Pair | None = field(default=None, repr=False)

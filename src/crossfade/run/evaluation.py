@@ -21,7 +21,7 @@ class Evaluation:
     """What a policy turned out to be."""
 
     metrics: dict[str, float]
-    """By name, `eval/...`; `<name>_se` is a standard error, `<name>_perfect` what a perfect policy scores."""
+    """Figures by name, `eval/...`; `<name>_se` is a standard error, `<name>_perfect` what a perfect policy scores."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     """For pictures; kept as eval/<name>.npy in the run's folder."""
     test_set: str = ""

@@ -5,8 +5,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from ..errors import CrossfadeError, UsageError
-from .metrics import NONFINITE, Row, encode, read_rows, scalar
+from ..errors import CrossfadeError, RunError, UsageError
+from .files import writing
+from .metrics import LAST, NONFINITE, Row, encode, read_rows, scalar, truncate
 from .progress import stderr_console
 from .rundir import RunDir
 
@@ -73,12 +74,21 @@ class _Jsonl:
     """Each row is one write to the kernel: a killed run keeps every row it logged."""
 
     def __init__(self, run: RunDir):
-        self._file = os.open(run.metrics_path, os.O_WRONLY | os.O_APPEND)
+        self._path = run.metrics_path
+        truncate(self._path, LAST)  # a line that was cut short must not be written on
+        with writing(self._path):
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
 
     def write(self, row: Row) -> None:
         line = encode(row)
-        if os.write(self._file, line) != len(line):
-            raise CrossfadeError("expected to append a row to metrics.jsonl, but the disk is full; free space, resume.")
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise RunError(
+                f"{self._path}: expected to append a row, got an error: {error.strerror}. Mend that, then resume."
+            ) from error
+        if written != len(line):
+            raise RunError(f"{self._path}: expected to append a row, but the disk is full; free space, then resume.")
 
     def close(self) -> None:
         os.close(self._file)

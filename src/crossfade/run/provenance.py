@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from .files import reading
+
 PACKAGES = ("crossfade", "numpy", "torch", "jax", "jaxlib", "equinox", "optax", "safetensors")
 
 
@@ -32,7 +34,7 @@ def digests(files: Sequence[Path]) -> dict[str, str]:
     """SHA-256 of each file, by its name."""
     found = {}
     for path in files:
-        with open(path, "rb") as file:
+        with reading(path, "a file the run depends on") as file:
             found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 

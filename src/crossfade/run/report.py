@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from ..errors import UsageError
 from . import page
@@ -66,7 +65,7 @@ def report_runs(
 
 def load_run(path: Path | str) -> Run:
     run = RunDir.open(path)
-    config, meta = yaml.safe_load(run.config_path.read_text()) or {}, run.meta
+    config, meta = run.settings, run.meta
     label = run.path.name.partition(f"-s{meta['seed']}-")[0]
     return Run(run.path.name, label, _flat(config), meta, read_metrics(run.metrics_path), run.result is not None)
 

@@ -1,9 +1,11 @@
 """TensorBoard events, written by TensorBoard's own writer: neither torch nor TensorFlow is needed."""
 
+import os
 import shutil
 from pathlib import Path
 
 from ..errors import UsageError
+from .files import writing
 from .metrics import COUNTERS, Row, read_rows
 
 try:
@@ -19,9 +21,10 @@ class TensorBoard:
 
     def __init__(self, folder: Path, metrics_path: Path, began: float):
         """`began` is the time at which the run's wall clock stood at zero, in seconds since 1970."""
-        if folder.exists():
-            shutil.rmtree(folder)
-        self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=10)
+        with writing(folder):
+            if os.path.lexists(folder):
+                shutil.rmtree(folder)
+            self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=10)
         self._began = began
         for row in read_rows(metrics_path):
             self.write(row)

@@ -48,7 +48,7 @@ class JaxPolicyTrainer:
         return Snapshot(parameters, states, as_saved(self.buffer))
 
     def _saved(self, name: str, leaf: Any) -> np.ndarray:
-        """On the host; integers in the type they had, which JAX narrows to 32 bits."""
+        """The tree as NumPy arrays; integers in the type they had, which JAX narrows to 32 bits."""
         array = np.array(leaf)
         return array.astype(self.dtypes[name]) if array.dtype.kind in "iu" else array
 

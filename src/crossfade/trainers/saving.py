@@ -41,7 +41,7 @@ def snapshot_of(bundle: checkpoint.Bundle) -> Snapshot:
 
 
 def _merged(states: dict[str, OptimizerState]) -> OptimizerState | dict[str, OptimizerState] | None:
-    """As a bundle holds them: a sole optimiser without its name, so that any user can restore it."""
+    """Optimiser states as a bundle holds them: a sole one without its name, so that any user can restore it."""
     return states[SOLE] if list(states) == [SOLE] else states or None
 
 

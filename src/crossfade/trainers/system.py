@@ -58,7 +58,7 @@ class PureState(NamedTuple):
     params: "dict[str, Tensor]"
     """The policy's `state_dict`."""
     moments: "dict[str, Moments]"
-    """Of every optimiser, by its name."""
+    """The moments of each optimiser, by its name."""
 
 
 Info = Mapping[str, Any]
@@ -208,7 +208,7 @@ class Snapshot(NamedTuple):
     parameters: Arrays
     """All arrays of the policy, by torch name."""
     optimizers: dict[str, OptimizerState] = {}
-    """By name; empty before the first update."""
+    """The state of each optimiser, by its name; empty before the first update."""
     buffer: Saved | None = None
 
 

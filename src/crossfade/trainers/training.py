@@ -49,6 +49,7 @@ def train(
                 raise UsageError(
                     f"steps: expected at least {began_at}, which the run has made already, got {config.steps}."
                 )
+            run.check_resume(began_at)
             if began_at == config.steps and (result := run.result) is not None:
                 return {name: value for name, value in result.items() if name != "step"}
         sources = digests(config.sources)
@@ -74,8 +75,7 @@ def train(
                 """The run's log, opened when there is something to write: only then is a resumed run gone on with."""
                 if not logs:
                     if resume:
-                        run.resume(began_at)
-                        run.save_config(config)
+                        run.resume(began_at, config=config)
                     run.annotate(trainer.notes)
                     trials.begin(run, config, weights, saved)
                     logs.append(stack.enter_context(Log(run, since=opened, quiet=True)))
@@ -129,9 +129,15 @@ def train(
 
 def train_to_end(system: System, config: RunConfig, run: RunDir, *, quiet: bool = False) -> dict[str, Any]:
     """`train` for those who go on afterwards: a run that was stopped before its end stops them too."""
-    result = train(system, config, run, quiet=quiet)
+    result, stopped = {}, None
+    try:
+        result = train(system, config, run, quiet=quiet)
+    except KeyboardInterrupt as stop:  # the second one, which does not wait for a checkpoint
+        stopped = stop
     if run.result is None:
-        raise KeyboardInterrupt
+        saved = any(run.checkpoints.iterdir())
+        hint = (f"go on with the run under way: crossfade train --resume {run.path}",) if saved else ()
+        raise KeyboardInterrupt(*hint) from stopped
     return result
 
 

@@ -67,7 +67,7 @@ def options(verb: Any) -> dict[str, Option]:
 
 
 def _free(verb: type, words: Sequence[str]) -> Iterator[bool]:
-    """Of each word, whether no option takes it."""
+    """For each word, whether it stands on its own, not as the value of an option."""
     known, waiting = options(verb), Option(0)
     for word in words:
         if (name := _option_name(word)) is not None:

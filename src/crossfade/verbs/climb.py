@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..ranges import Count
 from ..run.settings import MODES, Mode
-from .common import Common, print_json
+from .common import Common, print_json, telling
 from .configured import Words, read_config, read_system
 
 
@@ -35,7 +35,8 @@ class Climb(Common):
         config = read_config(system, words, preset=self.preset)
         modes: list[Mode] = [mode for mode in MODES if not self.modes or mode in self.modes]
         silent = self.quiet or self.json
-        with LadderTable(system, silent) as table:
+        table = LadderTable(system, silent)
+        with telling("climbed", lambda: {rung.mode: rung.run for rung in table.rungs}), table:
             rungs = climb(
                 system, config, self.runs_dir, modes=modes, updates=self.updates, on_rung=table.add, quiet=silent
             )

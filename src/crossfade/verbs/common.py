@@ -1,12 +1,13 @@
 """What every verb takes, and how it speaks."""
 
-import json
-import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..ranges import check
+from ..run.files import strict_json
 
 
 @dataclass(kw_only=True)
@@ -30,18 +31,19 @@ def status(text: str, common: Common):
     return Console(stderr=True, quiet=common.quiet or common.json).status(escape(text))
 
 
-def finite(tree: Any) -> Any:
-    """The same tree, ready for JSON: None in place of numbers that it has not, text in place of paths."""
-    if isinstance(tree, dict):
-        return {name: finite(value) for name, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [finite(value) for value in tree]
-    if isinstance(tree, Path):
-        return str(tree)
-    return None if isinstance(tree, float) and not math.isfinite(tree) else tree
+@contextmanager
+def telling(what: str, done: Callable[[], Mapping[str, Path]]) -> Iterator[None]:
+    """Around work that makes one run after another: Ctrl-C says which are `done`, by name, and how to see them."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        runs = done()
+        seen = f". See what is done: crossfade report {' '.join(map(str, runs.values()))}" if runs else ""
+        more = f"; {stop}" if stop.args else ""
+        raise KeyboardInterrupt(f"{what}: {', '.join(runs) or 'nothing yet'}{seen}{more}") from stop
 
 
 def print_json(value: Any) -> int:
     """Strict JSON on standard output."""
-    print(json.dumps(finite(value), indent=1))
+    print(strict_json(value))
     return 0

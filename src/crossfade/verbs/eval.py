@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from ..run.evaluation import Effort, Evaluation, Judged
 from .arguments import positional
-from .common import Common, finite, print_json
+from .common import Common, print_json
 
 
 @dataclass(kw_only=True)
@@ -32,7 +32,7 @@ class Eval(Common):
         from ..loading import load_attribute
         from ..registry import find
         from ..run import RunDir
-        from ..run.files import write_array, write_json, write_text
+        from ..run.files import finite, write_array, write_json, write_text
         from ..trainers.making import make_trainer, precision
         from ..trainers.saving import snapshot_of
         from .configured import read_config

@@ -45,6 +45,8 @@ class Train(Common):
             raise UsageError(
                 "--resume goes on with everything, --weights starts anew from parameters: use one of them."
             )
+        if self.resume is not None and (self.preset or self.config):
+            raise UsageError("--resume takes the settings of the run: leave --preset and --config out, or give words.")
         quiet = self.quiet or self.json
         if self.resume is not None:
             with RunDir.open(self.resume, write=True) as run:

@@ -27,11 +27,11 @@ class GFlowNetConfig(RunConfig):
     backward: Literal["shared", "learned", "uniform", "maxent", "fixed"] = "shared"
     """P_B: a head on the forward trunk, a network of its own, 1 / number of parents, all ways alike, fixed logits."""
     backward_logits: tuple[Finite, ...] = ()
-    """Of backward=fixed: one logit for each backward action; by default all are equal."""
+    """For backward=fixed: one logit for each backward action; by default all are equal."""
     objective: Literal["sampled", "expected"] = "sampled"
     """The loss of sampled trajectories, or its exact expectation over all of them: no noise, enumerable worlds only."""
     through_sampling: bool = False
-    """Of objective=expected: differentiate the probabilities of the trajectories too, not only their losses."""
+    """For objective=expected: differentiate the probabilities of the trajectories too, not only their losses."""
     batch_size: Count = 100
     """Trajectories per iteration that the policy samples."""
     replay_batch: Natural = 0
@@ -73,7 +73,7 @@ class GFlowNetConfig(RunConfig):
     execution: Literal["auto", "table", "dense", "unique"] = "auto"
     """Nodes of the networks: all states of the environment, every visited one, or each visited one once."""
     components: Count = 5
-    """Of continuous worlds: components of the mixture in each dimension."""
+    """For continuous worlds: components of the mixture in each dimension."""
     legacy_double_step: bool = False
     """A published fault: the shared trunk stands in the optimiser twice and is stepped twice."""
     legacy_finished_mask: bool = False

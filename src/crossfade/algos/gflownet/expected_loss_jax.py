@@ -30,7 +30,7 @@ class Transitions(NamedTuple):
     """Every transition of the environment, one for each state and action, stop last; zero where it is not valid."""
 
     probability: Edges
-    """That the sampler takes it in its state."""
+    """The probability that the sampler takes the transition in its state."""
     log_pf: Edges
     log_pb: Edges
     child: Int[np.ndarray, "states actions"]

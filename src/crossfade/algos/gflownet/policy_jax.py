@@ -19,7 +19,7 @@ class PolicyOutput(NamedTuple):
     log_flow: Float[Array, "*nodes"]
     """log F; zero without a flow head."""
     logits: Float[Array, "*nodes actions"]
-    """Those of P_F, masked: flow matching reads them as log edge flows."""
+    """The logits of P_F, masked: flow matching reads them as log edge flows."""
     log_pb_stop: Float[Array, "*nodes"] | None = None
     """log P_B of undoing stop where that is not certain, which is a fault."""
 
@@ -42,7 +42,7 @@ class Policy(eqx.Module):
     log_z: Float[Array, " z_dim"]
     backward: str = eqx.field(static=True)
     backward_logits: tuple[float, ...] = eqx.field(static=True)
-    """Of a P_B without a network, one for each backward action."""
+    """The logits of a P_B without a network, one for each backward action."""
     finished_mask: bool = eqx.field(static=True)
 
     def __init__(

@@ -18,7 +18,7 @@ class PolicyOutput(NamedTuple):
     log_flow: Float[Tensor, "*nodes"]
     """log F; zero without a flow head."""
     logits: Float[Tensor, "*nodes actions"]
-    """Those of P_F, masked: flow matching reads them as log edge flows."""
+    """The logits of P_F, masked: flow matching reads them as log edge flows."""
     log_pb_stop: Float[Tensor, "*nodes"] | None = None
     """log P_B of undoing stop where that is not certain, which is a fault."""
 
@@ -34,7 +34,7 @@ class Policy(nn.Module):
     """
 
     backward_logits: Tensor
-    """Of a P_B without a network, one for each backward action."""
+    """The logits of a P_B without a network, one for each backward action."""
 
     def __init__(
         self,

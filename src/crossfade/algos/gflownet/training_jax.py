@@ -40,7 +40,7 @@ class Constants(NamedTuple):
     data: Int[Array, "objects d"] | None = None
     """Objects to build trajectories from, for `config.data_batch`."""
     log_paths: Float[Array, " states"] | None = None
-    """Of backward=maxent, the log number of trajectories to each state; None where the environment has a formula."""
+    """For backward=maxent: the log number of trajectories to each state; None where the environment has a formula."""
 
 
 @partial(jax.jit, static_argnames=("tx", "env", "n", "config"), donate_argnames=("policy", "opt_state", "buffer"))
@@ -221,7 +221,7 @@ def expected(config: GFlowNetConfig) -> Callable[[Policy, Batch, GFlowNetConfig]
 
 
 def log_paths(env: Env, config: GFlowNetConfig, constants: Constants) -> LogPaths | None:
-    """Of backward=maxent, the log number of trajectories to objects."""
+    """For backward=maxent: the log number of trajectories to each object."""
     return log_path_function(env, constants.log_paths) if config.backward == "maxent" else None
 
 

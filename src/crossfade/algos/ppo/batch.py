@@ -4,24 +4,31 @@ from typing import Any, NamedTuple
 
 
 class Rollout(NamedTuple):
-    """A fixed number of steps of every environment, time first. Observations are not kept: states are, and small."""
+    """A fixed number of steps of every environment, time first."""
 
-    state: Any  # of the environment before each step: (steps, envs) in every field; on the host what was seen of it
-    action: Any  # (steps, envs)
-    log_prob: Any  # of the action, when it was taken
+    state: Any  # before each step, (steps, envs) in every field; on the host what was `Seen` of it
+    action: Any  # (steps, envs) or (steps, envs, dim), as it was sampled
+    log_prob: Any  # (steps, envs) of the action, when it was taken
     value: Any  # of the state before the step
     next_value: Any  # of the state after it, before any reset
     reward: Any
-    terminated: Any  # the episode ended by its own rules
+    terminated: Any  # the episode ended by the rules of the world
     truncated: Any  # it was cut off
+
+
+class Seen(NamedTuple):
+    """What the policy saw: the host has memory to keep it, so nothing is observed twice."""
+
+    observation: Any  # (steps, envs, o)
+    mask: Any  # (steps, envs, a), or None
 
 
 class Minibatch(NamedTuple):
     """Some steps of a rollout, in any order."""
 
     observation: Any  # (n, o) as the network sees it
-    mask: Any  # (n, a) legal actions
-    action: Any  # (n,)
+    mask: Any  # (n, a) legal actions, or None
+    action: Any  # (n,) or (n, dim)
     log_prob: Any  # (n,) under the policy that acted
     value: Any  # (n,) by the critic that was there
     returns: Any  # (n,) what the critic learns
@@ -31,9 +38,27 @@ class Minibatch(NamedTuple):
 class Noise(NamedTuple):
     """The randomness of one update, as data."""
 
-    gumbel: Any  # (steps, envs, a) added to log-probabilities before the argmax: a draw from them
-    start: Any  # (steps, envs, START_NUMBERS) uniform: how the next episode begins if one ends at this step
+    action: Any  # (steps, envs, noise_dim) from which actions are sampled: Gumbel or normal numbers
+    start: Any  # (steps, envs, start_numbers) uniform: how the next episode begins if one ends at this step
     order: Any  # (epochs, steps * envs) permutations: which steps make up which minibatch
+
+
+class Collected(NamedTuple):
+    """All that an update needs, from environments on the host."""
+
+    rollout: Rollout  # its `state` is what was `Seen`
+    order: Any  # (epochs, steps * envs)
+    learning_rate: float
+    info: dict[str, float]  # about the episodes and the actions
+
+
+class Decision(NamedTuple):
+    """What a policy decides in some states."""
+
+    action: Any  # as it was sampled
+    executed: Any  # as the world is given it
+    log_prob: Any  # of the action
+    value: Any  # of the states
 
 
 class Carry(NamedTuple):

@@ -1,13 +1,12 @@
-"""The settings of PPO: one config for both frameworks and every mode. A system extends it with its world."""
+"""The settings of PPO: one config for both frameworks and every mode. A system extends one with its world."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ...errors import UsageError
-from ...ranges import Count, Fraction, Layers, NotNegative, Positive, Probability
+from ...ranges import Count, Fraction, Layers, NotNegative, Positive, Probability, Range
 from ...run.settings import Arrays, RunConfig
-
-START_NUMBERS = 5  # uniform numbers from which a world draws how an episode begins
+from .architecture import Architecture
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,10 @@ class PPOConfig(RunConfig):
     """Adam's epsilon."""
     clip_norm: Positive | None = 0.5
     """Largest norm of the whole gradient."""
-    network: Literal["mlp", "seed"] = "mlp"
-    """A tanh trunk of `layers` times `hidden`, or the published 256-256 trunk with LayerNorm and heads of 128."""
     hidden: Count = 64
-    """Width of a hidden layer of network=mlp."""
+    """Width of a hidden layer."""
     layers: Layers = 2
-    """Hidden layers of network=mlp."""
+    """Hidden layers of the trunk that actor and critic share."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -71,9 +68,9 @@ class PPOConfig(RunConfig):
                 raise UsageError(f"devices: expected a divisor of {name} = {n}, got {self.devices}.")
 
     @property
-    def base(self) -> tuple[int, int] | None:
-        """Inputs and actions of the network that this one may have grown from, if it can have."""
-        return None
+    def architecture(self) -> Architecture:
+        """Of the network: a tanh trunk of `layers` times `hidden`, linear heads."""
+        return Architecture(trunk=(self.hidden,) * self.layers)
 
     @property
     def minibatch_size(self) -> int:
@@ -97,7 +94,7 @@ class PPOConfig(RunConfig):
         return {"lr": self.learning_rate(update)} if self.lr_final != self.lr else {}
 
     def exported(self, buffer: dict[str, Any]) -> Arrays:
-        """How observations are normalised: of no use are the parameters without it."""
+        """The statistics by which observations are normalised: without them the parameters are of no use."""
         return {f"normalizer.{name}": array for name, array in buffer["statistics"].items()}
 
     def check_resumed(self, saved: Any) -> None:
@@ -109,3 +106,30 @@ class PPOConfig(RunConfig):
                 f"schedule={saved.horizon} to keep their course and then their last values, or schedule={self.steps} "
                 "to stretch it from here on."
             )
+
+
+@dataclass(frozen=True)
+class ContinuousPPOConfig(PPOConfig):
+    """For worlds whose actions are numbers."""
+
+    squashed: bool = False
+    """Actions are tanh of a normal number, instead of one that is clipped to [-1, 1]."""
+    log_std: Literal["free", "state"] = "free"
+    """Deviations of the normal numbers: parameters of their own, or outputs of the network."""
+    log_std_start: Annotated[float, Range(-20, 2)] = 0.0
+    """Logarithm of the deviations at the start, if they are free."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.floor:
+            raise UsageError(f"floor: expected 0 where actions are numbers, got {self.floor}.")
+
+
+def continuous(config: PPOConfig) -> ContinuousPPOConfig:
+    """The config, if it has what continuous actions need."""
+    if not isinstance(config, ContinuousPPOConfig):
+        raise UsageError(
+            f"expected the config of a world with continuous actions to extend ContinuousPPOConfig, got "
+            f"{type(config).__name__}."
+        )
+    return config

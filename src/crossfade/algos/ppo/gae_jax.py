@@ -6,21 +6,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+Steps = Float[Array, "steps envs"]
+Flags = Bool[Array, "steps envs"]
+
 
 def gae(
-    reward: Float[Array, "t n"],
-    value: Float[Array, "t n"],
-    next_value: Float[Array, "t n"],
-    terminated: Bool[Array, "t n"],
-    truncated: Bool[Array, "t n"],
+    reward: Steps,
+    value: Steps,
+    next_value: Steps,
+    terminated: Flags,
+    truncated: Flags,
     gamma: float,
     gae_lambda: float,
     truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap",
-) -> Float[Array, "t n"]:
-    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode (Schulman et al. 2016).
+) -> Steps:
+    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode, delta = r + gamma V(s') - V(s).
 
-    delta = r + gamma V(s') - V(s), without V(s') where the episode terminated. Where it was cut off: `bootstrap` keeps
-    V(s'), `terminal` drops it, `mask` makes the step count for nothing.
+    V(s') is `next_value`, that of the state before any reset, and 0 where the episode terminated. Where it was cut
+    off, `bootstrap` keeps V(s'), `terminal` takes it as 0, and `mask` makes the step's delta 0, as Brax does.
     """
     ended = terminated | truncated
     final = ended if truncation == "terminal" else terminated
@@ -29,7 +32,7 @@ def gae(
         delta = jnp.where(truncated, 0, delta)
     trace = gamma * gae_lambda * (~ended).astype(value.dtype)
 
-    def back(advantage: Float[Array, " n"], step: tuple[Array, Array]) -> tuple[Array, Array]:
+    def back(advantage: Float[Array, " envs"], step: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, trace = step
         advantage = delta + trace * advantage
         return advantage, advantage

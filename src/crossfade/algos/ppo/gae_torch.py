@@ -1,4 +1,6 @@
-"""Generalised advantage estimation in torch. Twin: gae_jax.py."""
+"""Generalised advantage estimation (Schulman et al. 2016), in torch. Twin: gae_jax.py."""
+
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,16 +18,16 @@ def gae(
     truncated: Flags,
     gamma: float,
     gae_lambda: float,
-    truncation: str = "bootstrap",
+    truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap",
 ) -> Steps:
-    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode (Schulman et al. 2016).
+    """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode, delta = r + gamma V(s') - V(s).
 
-    delta = r + gamma V(s') - V(s), without V(s') where the episode terminated. Where it was cut off: `bootstrap` keeps
-    V(s'), `terminal` drops it, `mask` makes the step count for nothing.
+    V(s') is `next_value`, that of the state before any reset, and 0 where the episode terminated. Where it was cut
+    off, `bootstrap` keeps V(s'), `terminal` takes it as 0, and `mask` makes the step's delta 0, as Brax does.
     """
     ended = terminated | truncated
-    lost = ended if truncation == "terminal" else terminated
-    delta = reward + gamma * torch.where(lost, 0.0, next_value) - value
+    final = ended if truncation == "terminal" else terminated
+    delta = reward + gamma * torch.where(final, 0.0, next_value) - value
     if truncation == "mask":
         delta = torch.where(truncated, 0.0, delta)
     trace = gamma * gae_lambda * (~ended).to(value.dtype)  # torch.where of two numbers would be of float32

@@ -7,37 +7,50 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from ...envs.world import ActionSpace, Discrete
+from ...nn.categorical_jax import Categorical
+from ...nn.distribution import Distribution
+from ...nn.gaussian_jax import Gaussian
 from ...nn.layers_jax import filled
 from ...optim import sharing_jax as sharing
 from ...optim.clipping_jax import clip_by_global_norm
 from .batch import Minibatch, Rollout
-from .config import PPOConfig
+from .config import PPOConfig, continuous
 from .gae_jax import gae
 from .losses_jax import loss
 from .network_jax import ActorCritic
 
 Info = dict[str, Array]
 Updated = tuple[ActorCritic, PyTree, Info]
-CACHE = 2**20  # bytes of a core's second cache
+_CACHE = 2**20  # bytes of a core's second cache
 
 
-def make_policy(config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, Any]) -> ActorCritic:
-    """The network of a config that holds these parameters, in the config's precision."""
-    policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers)
-    return filled(policy, parameters, config.dtype)
+def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
+    """The action distribution of a world: categorical, or normal with the config's kind of deviations."""
+    if isinstance(space, Discrete):
+        return Categorical(space.n, config.floor)
+    return Gaussian(space.dim, continuous(config).squashed, continuous(config).log_std)
+
+
+def make_policy(
+    config: PPOConfig, observation_dim: int, actions: Distribution, parameters: Mapping[str, np.ndarray]
+) -> ActorCritic:
+    """The network of a config with the given parameters, by name, in `config.dtype`."""
+    return filled(ActorCritic(observation_dim, actions, config.architecture), parameters, config.dtype)
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> optax.GradientTransformation:
-    """Adam; its learning rate is set for every update."""
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
     adam = optax.scale_by_adam(eps=config.adam_eps)
     return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"]:
-    """Generalised advantage estimates of every step, by the values that the critic gave when it acted."""
+    """The generalised advantage estimate of every step of a rollout."""
     return gae(
         rollout.reward,
         rollout.value,
@@ -50,8 +63,8 @@ def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"
     )
 
 
-def weights(advantage: Float[Array, " n"], config: PPOConfig) -> Float[Array, " n"]:
-    """(A - mean A) / (std A + 1e-8) over a minibatch, with the biased deviation; A itself if so configured."""
+def normalized(advantage: Float[Array, " n"], config: PPOConfig) -> Float[Array, " n"]:
+    """(A - E A) / (sd(A) + 1e-8) over a minibatch, with the biased deviation; A itself if not so configured."""
     if not config.normalize_advantages:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -61,24 +74,23 @@ def update(
     policy: ActorCritic,
     tx: optax.GradientTransformation,
     opt_state: PyTree,
-    rows: Callable[[Int[Array, " size"]], Minibatch],
+    minibatch: Callable[[Int[Array, " size"]], Minibatch],
     index: Int[Array, " n"],
     learning_rate: Float[Array, ""],
+    actions: Distribution,
     config: PPOConfig,
 ) -> Updated:
-    """One gradient step on a minibatch, the steps with these numbers, and the parts of its loss.
-
-    The loss is a mean over the steps, so its gradient is the mean of those of equal pieces. Each device has a share of
-    the minibatch; on a CPU it is taken in pieces whose observations stay in a core's cache, which saves a tenth.
-    """
-    advantage = weights(rows(index).advantage, config)
+    """One gradient step on a minibatch, and the parts of its loss."""
+    # The loss is a mean over the steps, so its gradient is the mean of those of equal pieces. Each device has a share
+    # of the minibatch; on a CPU it is taken in pieces whose observations stay in a core's cache, which saves a tenth.
+    advantage = normalized(minibatch(index).advantage, config)
     own = sharing.part((index, advantage), config.devices)
-    pieces = jax.tree.map(lambda x: x.reshape(_pieces(rows, own[0], config.devices), -1), own)
+    pieces = jax.tree.map(lambda x: x.reshape(_pieces(minibatch, own[0], config.devices), -1), own)
 
     def gradient_of(piece: tuple[Array, Array]) -> tuple[PyTree, Info]:
         index, advantage = piece
-        batch = rows(index)._replace(advantage=advantage)
-        (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, config)
+        batch = minibatch(index)._replace(advantage=advantage)
+        (_, info), gradient = jax.value_and_grad(loss, has_aux=True)(policy, batch, actions, config)
         return gradient, info
 
     gradient, info = sharing.mean(_mean(gradient_of, pieces), config.devices)
@@ -91,25 +103,29 @@ def update_epochs(
     policy: ActorCritic,
     tx: optax.GradientTransformation,
     opt_state: PyTree,
-    rows: Callable[[Int[Array, " size"]], Minibatch],
+    minibatch: Callable[[Int[Array, " size"]], Minibatch],
     order: Int[Array, "epochs n"],
     learning_rate: Float[Array, ""],
+    actions: Distribution,
     config: PPOConfig,
 ) -> Updated:
     """All gradient steps on a rollout, and the mean over them of the parts of the loss.
 
-    `rows` gives the steps of the rollout with these numbers. Once the policy has moved further than `config.target_kl`
-    the remaining minibatches are skipped; `gradient_steps` tells how many were not.
+    `minibatch` gives the steps of the rollout with these numbers. Once the policy has moved further than
+    `config.target_kl` the remaining minibatches are skipped; `gradient_steps` counts those that were not.
     """
 
     def one(carry: tuple[ActorCritic, PyTree, Array], index: Int[Array, " size"]) -> tuple[tuple, tuple[Array, Info]]:
         policy, opt_state, kl = carry
-        learn = lambda policy, opt_state: update(policy, tx, opt_state, rows, index, learning_rate, config)
+
+        def learn(policy: ActorCritic, opt_state: PyTree) -> Updated:
+            return update(policy, tx, opt_state, minibatch, index, learning_rate, actions, config)
+
         if config.target_kl is None:
             policy, opt_state, info = learn(policy, opt_state)
             return (policy, opt_state, kl), (jnp.array(True), info)
-        told = jax.eval_shape(learn, policy, opt_state)[2]
-        skip = lambda policy, opt_state: (policy, opt_state, jax.tree.map(jnp.zeros_like, told))
+        nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(learn, policy, opt_state)[2])
+        skip = lambda policy, opt_state: (policy, opt_state, nothing)
         goes_on = kl <= config.target_kl
         policy, opt_state, info = jax.lax.cond(goes_on, learn, skip, policy, opt_state)
         return (policy, opt_state, jnp.where(goes_on, info["approx_kl"], kl)), (goes_on, info)
@@ -118,7 +134,7 @@ def update_epochs(
     index = order.reshape(config.epochs * config.minibatches, -1)
     (policy, opt_state, _), (used, infos) = jax.lax.scan(one, start, index)
     steps = used.sum(dtype=config.dtype)
-    return policy, opt_state, {name: each.sum() / steps for name, each in infos.items()} | {"gradient_steps": steps}
+    return policy, opt_state, {name: column.sum() / steps for name, column in infos.items()} | {"gradient_steps": steps}
 
 
 def _mean(function: Callable[[Any], PyTree], pieces: PyTree) -> PyTree:
@@ -129,12 +145,12 @@ def _mean(function: Callable[[Any], PyTree], pieces: PyTree) -> PyTree:
     return jax.tree.map(lambda x: x / n, jax.lax.scan(add, nothing, pieces)[0])
 
 
-def _pieces(rows: Callable[[Int[Array, " size"]], Minibatch], index: Int[Array, " n"], devices: int) -> int:
+def _pieces(minibatch: Callable[[Int[Array, " size"]], Minibatch], index: Int[Array, " n"], devices: int) -> int:
     """How many a device's part of a minibatch is cut into: as few as the caches of its cores ask for."""
     if jax.default_backend() != "cpu":
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    n, seen = len(index), jax.eval_shape(rows, index).observation
-    most = CACHE * max(1, cores // devices) * n // (seen.size * seen.dtype.itemsize)
+    n, seen = len(index), jax.eval_shape(minibatch, index).observation
+    most = _CACHE * max(1, cores // devices) * n // (seen.size * seen.dtype.itemsize)
     fewest = next(pieces for pieces in range(1, n + 1) if n % pieces == 0 and n // pieces <= max(most, 1))
     return fewest if n // fewest > most // 4 else 1  # numbers with few divisors: rather none than crumbs

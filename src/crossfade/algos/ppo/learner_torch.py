@@ -1,15 +1,21 @@
-"""Learning in torch: make a network and its optimiser, take the steps of an update. Twin: learner_jax.py."""
+"""Making an actor-critic and updating it on a rollout, in torch. Twin: learner_jax.py."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...envs.world import ActionSpace, Discrete
+from ...nn.categorical_torch import Categorical
+from ...nn.distribution import Distribution
+from ...nn.gaussian_torch import Gaussian
+from ...nn.parameters_torch import filled
+from ...optim import eager_torch
 from .batch import Minibatch, Rollout
-from .config import PPOConfig
+from .config import PPOConfig, continuous
+from .epochs_torch import over_epochs
 from .gae_torch import gae
 from .losses_torch import loss
 from .network_torch import ActorCritic
@@ -17,23 +23,27 @@ from .network_torch import ActorCritic
 Info = dict[str, Tensor]
 
 
+def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
+    """The action distribution of a world: categorical, or normal with the config's kind of deviations."""
+    if isinstance(space, Discrete):
+        return Categorical(space.n, config.floor)
+    return Gaussian(space.dim, continuous(config).squashed, continuous(config).log_std)
+
+
 def make_policy(
-    config: PPOConfig, observation_dim: int, n_actions: int, parameters: Mapping[str, np.ndarray]
+    config: PPOConfig, observation_dim: int, actions: Distribution, parameters: Mapping[str, np.ndarray]
 ) -> ActorCritic:
-    """The network of a config that holds these parameters, in the config's precision."""
-    policy = ActorCritic(observation_dim, n_actions, config.network, config.hidden, config.layers, config.base)
-    policy.to(getattr(torch, config.dtype))
-    policy.load_state_dict({name: torch.tensor(array) for name, array in parameters.items()})
-    return policy
+    """The network of a config with the given parameters, by name, in `config.dtype`."""
+    return filled(ActorCritic(observation_dim, actions, config.architecture), parameters, config.dtype)
 
 
 def make_optimizer(config: PPOConfig, policy: ActorCritic) -> torch.optim.Adam:
-    """Adam; its learning rate is set for every update."""
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
     return torch.optim.Adam(policy.parameters(), lr=config.lr, eps=config.adam_eps)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs"]:
-    """Generalised advantage estimates of every step, by the values that the critic gave when it acted."""
+    """The generalised advantage estimate of every step of a rollout."""
     return gae(
         rollout.reward,
         rollout.value,
@@ -46,36 +56,44 @@ def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs
     )
 
 
-def weights(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tensor, " n"]:
-    """(A - mean A) / (std A + 1e-8) over a minibatch, with the biased deviation; A itself if so configured."""
+def normalized(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tensor, " n"]:
+    """(A - E A) / (sd(A) + 1e-8) over a minibatch, with the biased deviation; A itself if not so configured."""
     if not config.normalize_advantages:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
 
 
-def update(policy: ActorCritic, optimizer: torch.optim.Adam, batch: Minibatch, config: PPOConfig) -> Info:
-    """One step down the loss of a minibatch, in place."""
-    value, info = loss(policy, batch, config)
-    optimizer.zero_grad()
-    value.backward()
-    if config.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), config.clip_norm)
-    optimizer.step()
-    return {name: quantity.detach() for name, quantity in info.items()}
+def update(
+    policy: ActorCritic,
+    optimizer: torch.optim.Optimizer,
+    minibatch: Callable[[Int[Tensor, " size"]], Minibatch],
+    index: Int[Tensor, " n"],
+    learning_rate: float,
+    actions: Distribution,
+    config: PPOConfig,
+) -> Info:
+    """One gradient step on a minibatch, and the parts of its loss."""
+    batch = minibatch(index)
+    batch = batch._replace(advantage=normalized(batch.advantage, config))
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    objective = lambda policy, batch: loss(policy, batch, actions, config)
+    return eager_torch.update(policy, optimizer, objective, batch, config.clip_norm)
 
 
 def update_epochs(
-    step: Callable[[Minibatch], Mapping[str, Any]],
-    rows: Callable[[Int[Tensor, " size"]], Minibatch],
+    policy: ActorCritic,
+    optimizer: torch.optim.Optimizer,
+    minibatch: Callable[[Int[Tensor, " size"]], Minibatch],
     order: Int[Tensor, "epochs n"],
+    learning_rate: float,
+    actions: Distribution,
     config: PPOConfig,
 ) -> dict[str, float]:
-    """`step` on every minibatch of every epoch, until the policy has moved too far; the means of what it logs."""
-    infos: list[Mapping[str, Any]] = []
-    for index in order.reshape(len(order) * config.minibatches, -1):
-        if infos and config.target_kl is not None and float(infos[-1]["approx_kl"]) > config.target_kl:
-            break
-        batch = rows(index)
-        infos.append(step(batch._replace(advantage=weights(batch.advantage, config))))
-    means = {name: float(torch.stack([torch.as_tensor(i[name]) for i in infos]).mean()) for name in infos[0]}
-    return {**means, "gradient_steps": float(len(infos))}
+    """All gradient steps on a rollout, and the mean over them of the parts of the loss.
+
+    `minibatch` gives the steps of the rollout with these numbers. Once the policy has moved further than
+    `config.target_kl` the remaining minibatches are skipped; `gradient_steps` counts those that were not.
+    """
+    step = lambda index: update(policy, optimizer, minibatch, index, learning_rate, actions, config)
+    return over_epochs(step, order, config)

@@ -1,12 +1,10 @@
-"""The objective of PPO in torch. Twin: losses_jax.py."""
-
-from typing import Any
+"""The losses of PPO (Schulman et al. 2017), in torch. Twin: losses_jax.py."""
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from ...nn.categorical_torch import entropy, log_prob_of, log_probs
+from ...nn.distribution import Distribution
 from .batch import Minibatch
 from .config import PPOConfig
 
@@ -15,35 +13,40 @@ Vector = Float[Tensor, " n"]
 
 
 def policy_loss(log_ratio: Vector, advantage: Vector, clip: float) -> Scalar:
-    """-E min(rho A, clip(rho, 1 - eps, 1 + eps) A) with rho = pi / pi_old (Schulman et al. 2017)."""
+    """-E min(r A, clip(r, 1 - eps, 1 + eps) A) with r = pi / pi_old."""
     ratio = log_ratio.exp()
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
 
 
 def value_loss(value: Vector, old_value: Vector, returns: Vector, clip: float | None) -> Scalar:
-    """1/2 E (V - R)^2; clipped, the larger of that and the same for a V held near the OLD value."""
+    """1/2 E (V - R)^2; with a clip, of the larger error of V and V_old + clip(V - V_old, -eps, eps)."""
     error = (value - returns).square()
     if clip is not None:
-        held = old_value + (value - old_value).clamp(-clip, clip)
-        error = torch.maximum(error, (held - returns).square())
-    return error.mean() / 2
+        near = old_value + (value - old_value).clamp(-clip, clip)
+        error = torch.maximum(error, (near - returns).square())
+    return 0.5 * error.mean()
 
 
-def loss(network: Any, batch: Minibatch, config: PPOConfig) -> tuple[Scalar, dict[str, Tensor]]:
-    """Policy loss, value loss and entropy bonus of a minibatch, and what to log about them."""
-    logits, value = network(batch.observation)
-    log_p = log_probs(logits, batch.mask, config.floor)
-    log_ratio = log_prob_of(log_p, batch.action) - batch.log_prob
+def loss(
+    network: nn.Module, batch: Minibatch, actions: Distribution, config: PPOConfig
+) -> tuple[Scalar, dict[str, Scalar]]:
+    """Policy loss + value_coef * value loss - entropy_coef * entropy of a minibatch, and what to log about it.
+
+    `approx_kl` estimates KL(pi_old | pi) by E (r - 1 - log r) (Schulman 2020).
+    """
+    outputs, value = network(batch.observation)
+    outputs = actions.masked(outputs, batch.mask)
+    log_ratio = actions.log_prob(outputs, batch.action) - batch.log_prob
     surrogate = policy_loss(log_ratio, batch.advantage, config.clip)
     regression = value_loss(value, batch.value, batch.returns, config.clip_value)
-    spread = entropy(log_p, batch.mask).mean()
-    total = surrogate + config.value_coef * regression - config.entropy_coef * spread
+    entropy = actions.entropy(outputs).mean()
+    total = surrogate + config.value_coef * regression - config.entropy_coef * entropy
     ratio = log_ratio.exp()
     return total, {
         "loss": total,
         "policy_loss": surrogate,
         "value_loss": regression,
-        "entropy": spread,
+        "entropy": entropy,
         "approx_kl": (ratio - 1 - log_ratio).mean(),
-        "clip_fraction": ((ratio - 1).abs() > config.clip).to(total.dtype).mean(),
+        "clip_fraction": ((ratio - 1).abs() > config.clip).to(value.dtype).mean(),
     }

@@ -7,51 +7,57 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ...nn.distribution import Distribution
 from ...nn.layers_jax import apply_to_rows as apply, trunk
+from .architecture import Architecture
 
 
 class ActorCritic(eqx.Module):
-    """Logits of the actions and the value of the state.
+    """Outputs of the action distribution, and the value of the state.
 
-    `mlp`: tanh layers, then a linear actor and a linear critic. `seed`: two times Linear, ReLU, LayerNorm of width 256,
-    then for each head Linear, ReLU of width 128 and Linear. `base` are the inputs and actions of the network that this
-    one has grown from, if it has.
+    h = phi(W x + b) for each layer of the trunk, then LayerNorm(h) if so shaped; outputs and value are W h + b behind
+    the hidden layers phi(W h + b) of their heads. Free outputs are the parameter `log_std`, whatever the state.
+    Parameters are drawn by `Architecture.laws`: made here they mean nothing.
     """
 
+    log_std: Float[Array, " free"] | None
     trunk: tuple[eqx.nn.Linear, ...]
     norms: tuple[eqx.nn.LayerNorm, ...]
     actor: tuple[eqx.nn.Linear, ...]
     critic: tuple[eqx.nn.Linear, ...]
+    activation: Literal["tanh", "relu"] = eqx.field(static=True)
 
-    def __init__(
-        self,
-        observation_dim: int,
-        n_actions: int,
-        network: Literal["mlp", "seed"] = "mlp",
-        hidden: int = 64,
-        layers: int = 2,
-    ):
-        widths, head, norms = ([hidden] * layers, [], 0) if network == "mlp" else ([256, 256], [128], 2)
+    def __init__(self, observation_dim: int, actions: Distribution, architecture: Architecture):
+        widths, head = architecture.trunk, architecture.head
+        self.activation = architecture.activation
+        self.log_std = jnp.zeros(actions.n_free) if actions.n_free else None
         self.trunk = trunk([observation_dim, *widths])
-        self.norms = tuple(eqx.nn.LayerNorm(width) for width in widths[:norms])
-        self.actor = trunk([widths[-1], *head, n_actions])
+        self.norms = tuple(eqx.nn.LayerNorm(width) for width in (widths if architecture.layer_norm else ()))
+        self.actor = trunk([widths[-1], *head, actions.n_outputs - actions.n_free])
         self.critic = trunk([widths[-1], *head, 1])
 
-    def __call__(self, observation: Float[Array, "*n o"]) -> tuple[Float[Array, "*n a"], Float[Array, "*n"]]:
-        x = observation
+    def __call__(self, observation: Float[Array, "*n o"]) -> tuple[Float[Array, "*n outputs"], Float[Array, "*n"]]:
+        h = observation
         for i, layer in enumerate(self.trunk):
-            x = _normed(self.norms[i], jax.nn.relu(apply(layer, x))) if self.norms else jnp.tanh(apply(layer, x))
-        return _head(self.actor, x), _head(self.critic, x)[..., 0]
+            h = self._phi(apply(layer, h))
+            h = _normed(self.norms[i], h) if self.norms else h
+        outputs = self._head(self.actor, h)
+        if self.log_std is not None:
+            free = jnp.broadcast_to(self.log_std, (*outputs.shape[:-1], len(self.log_std)))
+            outputs = jnp.concatenate([outputs, free], -1)
+        return outputs, self._head(self.critic, h)[..., 0]
 
+    def _phi(self, x: Float[Array, "*n i"]) -> Float[Array, "*n i"]:
+        return jax.nn.relu(x) if self.activation == "relu" else jnp.tanh(x)
 
-def _head(layers: tuple[eqx.nn.Linear, ...], x: Float[Array, "*n i"]) -> Float[Array, "*n outputs"]:
-    for layer in layers[:-1]:
-        x = jax.nn.relu(apply(layer, x))
-    return apply(layers[-1], x)
+    def _head(self, layers: tuple[eqx.nn.Linear, ...], h: Float[Array, "*n i"]) -> Float[Array, "*n outputs"]:
+        for layer in layers[:-1]:
+            h = self._phi(apply(layer, h))
+        return apply(layers[-1], h)
 
 
 def _normed(norm: eqx.nn.LayerNorm, x: Float[Array, "*n i"]) -> Float[Array, "*n i"]:
-    """torch's LayerNorm: the biased variance, with 1e-5 beside it."""
+    """torch's LayerNorm: (x - E x) / sqrt(E (x - E x)^2 + 1e-5) weight + bias."""
     assert norm.weight is not None and norm.bias is not None
     centred = x - x.mean(-1, keepdims=True)
     y = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)

@@ -2,94 +2,69 @@
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from ...envs.world import BoundWorld
 from ...nn import normalizer_jax as normalizer
-from ...nn.categorical_jax import choose, log_prob_of, log_probs
+from ...nn.distribution import Distribution
 from ...nn.normalizer_jax import Statistics
 from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import shuffled
-from .batch import Carry, Minibatch, Noise, Rollout
-from .config import START_NUMBERS, PPOConfig
+from .acting_jax import Actor
+from .batch import Carry, Noise, Rollout
+from .config import PPOConfig
 from .learner_jax import Info
-from .network_jax import ActorCritic
 
 
-@runtime_checkable
-class World(Protocol):
-    """Environments that are stepped together, as pure functions of their states. Hashable: programs are made for it.
-
-    `data` and `settings` are arrays it reads; settings may be others in the next update.
-    """
-
-    @property
-    def params(self) -> Any:
-        """What has `observation_dim` and `n_actions`."""
-        ...
-
-    def begin(self, data: Any, settings: Any, uniform: Float[Array, "*n numbers"]) -> Any:
-        """States in which episodes begin, drawn by `START_NUMBERS` uniform numbers each."""
-        ...
-
-    def observe(self, data: Any, settings: Any, state: Any) -> Float[Array, "*n o"]: ...
-
-    def mask(self, data: Any, settings: Any, state: Any) -> Bool[Array, "*n a"]:
-        """The legal actions."""
-        ...
-
-    def step(self, data: Any, settings: Any, state: Any, action: Int[Array, "*n"]) -> tuple[Any, Any]:
-        """The states after the action, without any reset, and what has `reward`, `terminated` and `truncated`."""
-        ...
-
-
-def draw(key: PRNGKeyArray, config: PPOConfig, n_actions: int) -> Noise:
-    """The randomness of one update, from its key: of this device's environments, and the order of all steps."""
-    gumbel, start, order = jax.random.split(key, 3)
+def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
+    """The randomness of one update, from its key."""
+    # On several devices: that of this device's environments, and the order of all steps.
+    action, start, order = jax.random.split(key, 3)
     shape, devices = (config.n_steps, config.n_envs), config.devices
+    numbers = {"gumbel": streams.gumbel, "normal": streams.normal}[actions.noise]
     permutation = lambda epoch: shuffled(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
-    each = -(-config.epochs // devices)
-    own = sharing.number(devices) * each + jnp.arange(each)
+    share = -(-config.epochs // devices)
+    own = sharing.number(devices) * share + jnp.arange(share)
     return Noise(
-        gumbel=sharing.part(streams.gumbel(gumbel, (*shape, n_actions), config.dtype), devices, axis=1),
-        start=sharing.part(streams.uniform(start, (*shape, START_NUMBERS), "float32"), devices, axis=1),
+        action=sharing.part(numbers(action, (*shape, actions.noise_dim), config.dtype), devices, axis=1),
+        start=sharing.part(streams.uniform(start, (*shape, start_numbers), "float32"), devices, axis=1),
         order=sharing.gather(jax.lax.map(permutation, own), devices)[: config.epochs],
     )
 
 
 def collect(
-    policy: ActorCritic, world: World, data: Any, settings: Any, carry: Carry, noise: Noise, config: PPOConfig
+    actor: Actor, envs: BoundWorld, carry: Carry, noise: Noise, config: PPOConfig
 ) -> tuple[Rollout, Carry, Info]:
-    """`config.n_steps` steps of every environment, the environments after them, and what to tell about them.
+    """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
-    The network sees observations by the statistics as they were; the raw ones join those of the returned carry.
+    The network sees observations normalised by the statistics as they were; the raw ones of this rollout join those of
+    the returned carry.
     """
-    see = lambda raw: _as_seen(raw, carry.statistics, config)
-    value_of = lambda state: policy(see(world.observe(data, settings, state)))[1]
+    see = lambda raw: as_seen(raw, carry.statistics, config)
+    value_of = lambda state: actor.value(see(envs.observe(state)))
 
     def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Info]]:
-        gumbel, uniform = noise
-        raw, mask = world.observe(data, settings, now.state), world.mask(data, settings, now.state)
-        logits, value = policy(see(raw))
-        log_p = log_probs(logits, mask, config.floor)
-        action = choose(log_p, gumbel)
-        after, outcome = world.step(data, settings, now.state, action)
+        raw, mask = envs.observe(now.state), envs.mask(now.state)
+        action, executed, log_prob, value = actor.act(see(raw), mask, noise[0])
+        after, outcome = envs.step(now.state, executed)
         reward, ended = outcome.reward.astype(value.dtype), outcome.terminated | outcome.truncated
         episode_return, episode_length = now.episode_return + reward, now.episode_length + 1
-        told = {
+        sums = {
             "episodes": ended.sum(),
             "episode_return": jnp.where(ended, episode_return, 0).sum(),
             "episode_length": jnp.where(ended, episode_length, 0).sum(),
-            "illegal": (~jnp.take_along_axis(mask, action[:, None], 1)).sum(),
         }
+        if mask is not None:
+            sums["illegal"] = (~jnp.take_along_axis(mask, action[:, None], 1)).sum()
         taken = Rollout(
             state=now.state,
             action=action,
-            log_prob=log_prob_of(log_p, action),
+            log_prob=log_prob,
             value=value,
             next_value=None,
             reward=reward,
@@ -97,44 +72,26 @@ def collect(
             truncated=outcome.truncated,
         )
         following = Carry(
-            state=_where(ended, world.begin(data, settings, uniform), after),
+            state=_where(ended, envs.begin(noise[1]), after),
             statistics=normalizer.merge(now.statistics, raw) if config.normalize_observations else now.statistics,
             episode_return=jnp.where(ended, 0, episode_return),
             episode_length=jnp.where(ended, 0, episode_length),
         )
-        return following, (taken, told)
+        return following, (taken, sums)
 
-    nothing = normalizer.start(world.params.observation_dim, config.dtype)
-    after, (taken, told) = jax.lax.scan(step, carry._replace(statistics=nothing), (noise.gumbel, noise.start))
+    nothing = normalizer.start(envs.world.observation_dim, config.dtype)
+    after, (taken, sums) = jax.lax.scan(step, carry._replace(statistics=nothing), (noise.action, noise.start))
     after = after._replace(statistics=_joined(carry.statistics, after.statistics, config))
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if config.truncation == "bootstrap":
-        step_again = lambda state, action: world.step(data, settings, state, action)[0]
+        step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
         taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
-    return taken, after, _telling(taken, told, noise.gumbel.shape[-1], config.devices)
+    return taken, after, _info(taken, sums, noise.action.shape[-1], config.devices)
 
 
-def minibatch_of(
-    world: World,
-    data: Any,
-    settings: Any,
-    rollout: Rollout,
-    advantage: Float[Array, "steps envs"],
-    statistics: Statistics,
-    config: PPOConfig,
-) -> Callable[[Int[Array, " size"]], Minibatch]:
-    """The steps of a rollout with given numbers; their observations are made again from the states."""
-    returns = rollout.value + advantage
-    columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
-    steps = _flat(sharing.gather(columns, config.devices, axis=1))
-
-    def rows(index: Int[Array, " size"]) -> Minibatch:
-        take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-        state, *others = jax.tree.map(take, steps)
-        observation = _as_seen(world.observe(data, settings, state), statistics, config)
-        return Minibatch(observation, world.mask(data, settings, state), *others)
-
-    return rows
+def as_seen(raw: Float[Array, "*n o"], statistics: Statistics, config: PPOConfig) -> Float[Array, "*n o"]:
+    """Observations as the network sees them."""
+    return normalizer.normalize(statistics, raw) if config.normalize_observations else raw.astype(config.dtype)
 
 
 def _values_where_cut_off(
@@ -144,10 +101,10 @@ def _values_where_cut_off(
 
     Those steps are few: they are made once more, as many at a time as there are environments.
     """
-    envs, n = rollout.action.shape[1], rollout.action.size
+    envs, n = rollout.value.shape[1], rollout.value.size
     cut_off = rollout.truncated.ravel()
     number = jnp.nonzero(cut_off, size=n, fill_value=n)[0]
-    state, action = _flat((rollout.state, rollout.action))
+    state, action = jax.tree.map(lambda x: x.reshape(n, *x.shape[2:]), (rollout.state, rollout.action))
 
     def block(i: Array, next_value: Float[Array, " n"]) -> Float[Array, " n"]:
         index = jax.lax.dynamic_slice(number, (i * envs,), (envs,))
@@ -165,32 +122,21 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
-def _telling(rollout: Rollout, told: Info, n_actions: int, devices: int) -> Info:
-    """Means of an update; those of episodes are over the ones that ended in it, and 0 if none did."""
-    sums = {name: each.sum().astype(rollout.value.dtype) for name, each in told.items()}
-    sums = sharing.total(sums, devices)
+def _info(rollout: Rollout, sums: Info, n_actions: int, devices: int) -> Info:
+    """Means over the steps, and over the episodes that ended, 0 if none did; of discrete actions their shares."""
+    dtype = rollout.value.dtype
+    sums = sharing.total({name: column.sum().astype(dtype) for name, column in sums.items()}, devices)
     ended = jnp.maximum(sums["episodes"], 1)
-    share = lambda action: (rollout.action == action).mean(dtype=rollout.value.dtype)
-    means = {
-        "mean_reward": rollout.reward.mean(),
-        **{f"action_share_{action}": share(action) for action in range(n_actions)},
-    }
-    return {
+    means = {"mean_reward": rollout.reward.mean()}
+    if jnp.issubdtype(rollout.action.dtype, jnp.integer):
+        means |= {f"action_share_{i}": (rollout.action == i).mean(dtype=dtype) for i in range(n_actions)}
+    info = {
         "mean_episode_return": sums["episode_return"] / ended,
         "mean_episode_length": sums["episode_length"] / ended,
         "episodes": sums["episodes"],
-        "illegal": sums["illegal"],
         **sharing.mean(means, devices),
     }
-
-
-def _as_seen(raw: Float[Array, "*n o"], statistics: Statistics, config: PPOConfig) -> Float[Array, "*n o"]:
-    return normalizer.normalize(statistics, raw) if config.normalize_observations else raw.astype(config.dtype)
-
-
-def _flat(tree: PyTree) -> PyTree:
-    """Steps and environments on one axis."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    return info | ({"illegal": sums["illegal"]} if "illegal" in sums else {})
 
 
 def _where(condition: Bool[Array, " n"], yes: PyTree, no: PyTree) -> PyTree:

@@ -1,20 +1,24 @@
-"""Training compiled as a whole: collecting and learning, many updates in one program."""
+"""Training compiled: collecting and learning, many updates in one program."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from ...envs.world import BoundWorld, World
+from ...nn.normalizer_jax import Statistics
 from ...optim import sharing_jax as sharing
 from ...optim.sharing_jax import EVERYWHERE, SHARED
-from .batch import Carry
+from .acting_jax import Actor
+from .batch import Carry, Minibatch, Rollout
 from .config import PPOConfig
-from .learner_jax import Info, advantages, update_epochs
+from .learner_jax import Info, advantages, make_actions, update_epochs
 from .network_jax import ActorCritic
-from .rollout_jax import World, collect, draw, minibatch_of
+from .rollout_jax import as_seen, collect, draw
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
 PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
@@ -41,6 +45,7 @@ def train(
     anew. Update i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
     `policy`, `opt_state` and `carry` is given away: go on with the returned ones.
     """
+    actions = make_actions(config, world.action_space)
 
     def several(
         policy: ActorCritic,
@@ -55,12 +60,14 @@ def train(
         def one(now: tuple[ActorCritic, PyTree, Carry], given: tuple[Array, Any, Array]) -> tuple[tuple, Info]:
             policy, opt_state, carry = now
             step, settings, rate = given
-            noise = draw(jax.random.fold_in(key, step), config, world.params.n_actions)
-            rollout, after, told = collect(policy, world, data, settings, carry, noise, config)
-            advantage = advantages(rollout, config)
-            rows = minibatch_of(world, data, settings, rollout, advantage, carry.statistics, config)
-            policy, opt_state, info = update_epochs(policy, tx, opt_state, rows, noise.order, rate, config)
-            return (policy, opt_state, after), {**info, **told}
+            envs = BoundWorld(world, data, settings)
+            noise = draw(jax.random.fold_in(key, step), config, actions, world.start_numbers)
+            rollout, after, about = collect(Actor(policy, actions), envs, carry, noise, config)
+            minibatch = minibatch_of(envs, rollout, carry.statistics, config)
+            policy, opt_state, info = update_epochs(
+                policy, tx, opt_state, minibatch, noise.order, rate, actions, config
+            )
+            return (policy, opt_state, after), {**info, **about}
 
         given = first_step + jnp.arange(len(learning_rate)), settings, learning_rate
         (policy, opt_state, carry), metrics = jax.lax.scan(one, (policy, opt_state, carry), given)
@@ -69,3 +76,25 @@ def train(
     inputs = policy, opt_state, carry, data, settings, learning_rate, key, first_step
     places = (*PLACES, *[EVERYWHERE] * 5)
     return sharing.spread(several, config.devices, places, (*PLACES, EVERYWHERE))(*inputs)
+
+
+def minibatch_of(
+    envs: BoundWorld, rollout: Rollout, statistics: Statistics, config: PPOConfig
+) -> Callable[[Int[Array, " size"]], Minibatch]:
+    """The function that gives the steps of a rollout with these numbers.
+
+    Observations are not kept: states are, which are small, and from them observations are made again.
+    """
+    advantage = advantages(rollout, config)
+    returns = rollout.value + advantage
+    columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
+    gathered = sharing.gather(columns, config.devices, axis=1)
+    steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), gathered)  # steps and environments on one axis
+
+    def minibatch(index: Int[Array, " size"]) -> Minibatch:
+        take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        state, *others = jax.tree.map(take, steps)
+        observation = as_seen(envs.observe(state), statistics, config)
+        return Minibatch(observation, envs.mask(state), *others)
+
+    return minibatch

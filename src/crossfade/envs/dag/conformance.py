@@ -257,7 +257,7 @@ def noise(env: Any, seed: int, walks: int = 8) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_reward(env: Any, states: Any, xp: Any) -> Any:
-    """As the hook gives it: the NumPy environment itself raises where it is not finite."""
+    """The reward that the hook returns, unchecked: the NumPy environment raises where it is not finite."""
     return env.log_r(states.x) if xp is np else env.log_reward(states)
 
 

@@ -34,7 +34,7 @@ class Objects:
 
     @property
     def modes(self) -> Bool[np.ndarray, " objects"]:
-        """Those of the largest reward."""
+        """The objects of the largest reward."""
         return self.log_reward >= self.log_reward.max() - 1e-9
 
     def find(self, x: Int32[np.ndarray, "n d"]) -> Int[np.ndarray, " n"]:

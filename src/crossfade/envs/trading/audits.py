@@ -63,7 +63,7 @@ class Exact(NamedTuple):
 
 
 def commissions(rules: Rules | None = None, days: int = 300, seed: int = 0) -> list[Exact]:
-    """With commissions alone every account ends with exactly what it makes without, less what it has paid."""
+    """Checks that with commissions as the only cost every account ends at its costless balance less what it paid."""
     rules = replace(rules or Rules(), intrabar="path", reward="equity")
     bars = synthetic.bars(("ES",), days, seed, "jumping_martingale")
     free, paid = build.market(bars, costs=False), build.market(bars)
@@ -156,7 +156,7 @@ def _random(rng: np.random.Generator, market: Market, state: State, mask: Mask) 
 
 
 def _churn(rng: np.random.Generator, market: Market, state: State, mask: Mask) -> Actions:
-    """In again as soon as flat, on the other side each time."""
+    """Enters as soon as it is flat, long and short in turns."""
     return _legal(mask, np.where(state.trades % 2, Action.SELL, Action.BUY))
 
 

@@ -17,7 +17,7 @@ from ...config import apply
 from ...errors import UsageError, nearest
 from . import build, synthetic
 from .market import Market, Settings, State
-from .params import RULES, Action, Reason, Rules, TradingParams
+from .params import RULES, START_NUMBERS, Action, Reason, Rules, TradingParams
 from .scalar import ScalarTrading
 
 DAYS, MOST = 5, 2000
@@ -101,7 +101,7 @@ def walk(step: int, rules: Rules, against: Rules, phase: int = 2, seed: int = 0)
     market, settings = build.market(synthetic.bars(("ES",), DAYS, seed)), Settings(drawdown_cents=250_000)
     rng = np.random.default_rng(seed)
     account = ScalarTrading(_params(phase, against), market, settings)
-    state = account.begin(rng.random(5, np.float32))
+    state = account.begin(rng.random(START_NUMBERS, np.float32))
     for number in range(MOST):
         legal = account.mask() | _resumed(market, settings, state, phase, rules).mask()
         situation = Situation(market, settings, state, int(rng.choice(np.flatnonzero(legal))), phase)
@@ -110,7 +110,7 @@ def walk(step: int, rules: Rules, against: Rules, phase: int = 2, seed: int = 0)
         outcome = account.step(situation.action)
         state = account.state
         if outcome.terminated or outcome.truncated:
-            state = account.begin(rng.random(5, np.float32))
+            state = account.begin(rng.random(START_NUMBERS, np.float32))
 
 
 def _see(situation: Situation, rules: Rules) -> Seen:

@@ -42,7 +42,7 @@ class Fact(NamedTuple):
         return f"{verdict:<6}{self.name:<22}{self.value:>9.3f}   {band:<16}{self.meaning}"
 
     def plain(self) -> dict[str, Any]:
-        """As plain values; none where there are too few data."""
+        """The fields as plain Python values; None where there are too few data."""
         return {**self._asdict(), "value": None if np.isnan(self.value) else self.value, "holds": self.holds}
 
 

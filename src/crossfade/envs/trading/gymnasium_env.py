@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float32
 
 from ...errors import UsageError
 from .market import Market, Settings
-from .params import TradingParams
+from .params import START_NUMBERS, TradingParams
 from .scalar import ScalarTrading
 
 try:
@@ -40,7 +40,7 @@ class TradingEnv(gymnasium.Env):
         unknown = given.keys() - {"market", "t"}
         if unknown:
             raise UsageError(f"options: expected 'market' and 't', got {sorted(unknown)}.")
-        began = self.account.begin(self.np_random.random(5, dtype=np.float32))
+        began = self.account.begin(self.np_random.random(START_NUMBERS, dtype=np.float32))
         if given:
             place = {"market": began.market, "t": began.t} | given
             self.account.reset(place["market"], place["t"])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from .market import Market, Settings, State
-from .params import TradingParams
+from .params import START_NUMBERS, TradingParams
 from .trading_jax import Trading
 
 
@@ -39,7 +39,7 @@ class TradingEnv:
     def reset(self, key: Key[Array, ""], params: EnvParams) -> tuple[Float[Array, " observation"], State]:
         """An account after a bar drawn at random: flat, or as `Settings.forced` says."""
         env = Trading(self.params)
-        state = env.begin(*params, jax.random.uniform(key, (5,)))
+        state = env.begin(*params, jax.random.uniform(key, (START_NUMBERS,)))
         return env.observe(*params, state), state
 
     def step(

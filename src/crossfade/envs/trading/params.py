@@ -2,10 +2,11 @@
 scalar.py."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from ...ranges import Range, check
 
+START_NUMBERS = 5  # uniform numbers from which the beginning of an episode is drawn
 POSITION_FEATURES, MANAGEMENT_FEATURES, LEGALITY_FEATURES = 5, 5, 3
 
 
@@ -42,7 +43,7 @@ class Rules:
     break_even: Literal["never_lowers", "sets"] = "never_lowers"
     """Moving the stop to break-even keeps a better stop, or replaces it."""
     trail_mask: Literal["in_profit", "in_position"] = "in_profit"
-    """When ENABLE_TRAIL is legal; `in_position` shows it as legal and ignores it out of profit."""
+    """Where ENABLE_TRAIL is legal; with `in_position` it is legal in every position, and does nothing at a loss."""
     drawdown: Literal["worst_in_bar", "close"] = "worst_in_bar"
     """The equity that is held against the floor."""
     reward: Literal["equity", "seed_jax", "seed_pandas"] = "equity"
@@ -116,6 +117,9 @@ class TradingParams:
         drawdown / limit clipped to [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY,
         BREAK_EVEN and TRAIL are legal.
     """
+
+    numpy: ClassVar[str] = "crossfade.envs.trading.trading_numpy:Trading"
+    jax: ClassVar[str] = "crossfade.envs.trading.trading_jax:Trading"
 
     phase: Literal[1, 2] = 1
     """1: HOLD, BUY, SELL. 2: also management of the stop."""

@@ -182,7 +182,7 @@ class ScalarTrading:
         self.entry_t, self.trades = t, self.trades + 1
 
     def _distance(self) -> int:
-        """Of the stop, in ticks, for an entry decided at bar t."""
+        """The distance of the stop in ticks, for an entry decided at bar t."""
         distance = max(1, (self._atr64() * self.settings.stop_64 + 2048) // 4096)
         return min(distance, max(1, self.settings.stop_cap_cents // self.tick_cents))
 

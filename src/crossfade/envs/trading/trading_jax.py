@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32, Int32, Num
 
+from ..world import Discrete
 from .market import Market, Outcome, Settings, State
-from .params import Action, Reason, TradingParams
+from .params import START_NUMBERS, Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 
@@ -29,9 +30,21 @@ class _Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Trading:
-    """See `TradingParams`. Every method takes accounts of any batch shape, also one account without batch."""
+    """See `TradingParams`. Methods take accounts of any batch shape, also a single one."""
 
     params: TradingParams
+
+    @property
+    def observation_dim(self) -> int:
+        return self.params.observation_dim
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(self.params.n_actions)
+
+    @property
+    def start_numbers(self) -> int:
+        return START_NUMBERS
 
     def draw_start(
         self, market: Market, uniform: Float[Array, "*batch 2"]
@@ -48,7 +61,7 @@ class Trading:
         return state._replace(market=m, t=t, began=t, balance=initial, high_water=initial)
 
     def begin(self, market: Market, settings: Settings, uniform: Float[Array, "*batch 5"]) -> State:
-        """Accounts as their episodes begin, by five uniform numbers: flat, or forced into a position."""
+        """Accounts as episodes begin, from five uniform numbers each: flat, or with a position."""
         m, t = self.draw_start(market, uniform[..., :2])
         flat = self.reset(market, settings, m, t)
         forced = _floor(uniform[..., 2], jnp.int32(1024)) < settings.forced
@@ -71,11 +84,11 @@ class Trading:
         return flat._replace(**{name: jnp.where(forced, new, getattr(flat, name)) for name, new in placed.items()})
 
     def equity(self, market: Market, state: State) -> Int32[Array, "*batch"]:
-        """Balance and what the open position is worth at the close, in cents."""
+        """Balance and the worth of the open position at the close, in cents."""
         return state.balance + _worth(market, state, _at(market.close, state.market, state.t))
 
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[Array, "*batch actions"]:
-        """The legal actions."""
+        """Which actions are legal."""
         return jnp.stack(self._legal(market, settings, state), -1)
 
     def observe(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch observation"]:
@@ -85,7 +98,7 @@ class Trading:
     def step(
         self, market: Market, settings: Settings, state: State, action: Int32[Array, "*batch"]
     ) -> tuple[State, Outcome]:
-        """The accounts after the next bar, numbered as in `TradingParams`."""
+        """Accounts after the bar that follows the action, and what came of it."""
         rules = self.params.rules
         before, equity_before, b = state, self.equity(market, state), state.t + 1
         allowed = reduce(or_, (ok & (action == a) for a, ok in enumerate(self._legal(market, settings, state))))
@@ -305,7 +318,7 @@ def _floor(uniform: Float[Array, "*batch"], n: Int32[Array, "*#batch"]) -> Int32
 
 
 def _ticks(atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int) -> Int32[Array, "*batch"]:
-    """So many ATR in ticks, rounded, at least 1."""
+    """A multiple of the ATR in ticks, rounded, at least 1."""
     return jnp.maximum(1, (atr64 * multiple_64 + 2048) // 4096)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int32
 
 from ...errors import UsageError
+from ..world import Discrete
 from .market import Market, Outcome, Settings, State
-from .params import Action, Reason, TradingParams
+from .params import START_NUMBERS, Action, Reason, TradingParams
 from .published_rewards import Facts, published_reward
 
 Ints = Int32[np.ndarray, "*batch"]
@@ -16,9 +17,21 @@ Bools = Bool[np.ndarray, "*batch"]
 
 @dataclass(frozen=True)
 class Trading:
-    """See `TradingParams`. Every method takes accounts of any batch shape, also one account without batch."""
+    """See `TradingParams`. Methods take accounts of any batch shape, also a single one."""
 
     params: TradingParams
+
+    @property
+    def observation_dim(self) -> int:
+        return self.params.observation_dim
+
+    @property
+    def action_space(self) -> Discrete:
+        return Discrete(self.params.n_actions)
+
+    @property
+    def start_numbers(self) -> int:
+        return START_NUMBERS
 
     def draw_start(self, market: Market, uniform: Float[np.ndarray, "*batch 2"]) -> tuple[Ints, Ints]:
         """A market and a bar after which an episode may begin, from two uniform numbers."""
@@ -35,7 +48,7 @@ class Trading:
         return State(**{**fields, "market": m, "t": t, "began": t, "balance": initial, "high_water": initial})
 
     def begin(self, market: Market, settings: Settings, uniform: Float[np.ndarray, "*batch 5"]) -> State:
-        """Accounts as their episodes begin, by five uniform numbers: flat, or forced into a position."""
+        """Accounts as episodes begin, from five uniform numbers each: flat, or with a position."""
         state = self.reset(market, settings, *self.draw_start(market, uniform[..., :2]))
         forced = _floor(uniform[..., 2], _int(1024)) < _int(settings.forced)
         at, tick = (state.market, state.t), market.tick_cents[state.market]
@@ -58,11 +71,11 @@ class Trading:
         return state._replace(**{name: choose(name, value) for name, value in position.items()})
 
     def equity(self, market: Market, state: State) -> Ints:
-        """Balance and what the open position is worth at the close, in cents."""
+        """Balance and the worth of the open position at the close, in cents."""
         return state.balance + _open_result(market, state, market.close[state.market, state.t])
 
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[np.ndarray, "*batch actions"]:
-        """The legal actions."""
+        """Which actions are legal."""
         rules, at = self.params.rules, (state.market, state.t)
         flat = state.position == 0
         enter = flat & (market.may_enter[at] if rules.entries == "session" else True)
@@ -104,7 +117,7 @@ class Trading:
         return np.concatenate([rows.reshape(*state.t.shape, -1), np.stack(own, -1)], -1)
 
     def step(self, market: Market, settings: Settings, state: State, action: Ints) -> tuple[State, Outcome]:
-        """The accounts after the next bar, numbered as in `TradingParams`."""
+        """Accounts after the bar that follows the action, and what came of it."""
         rules, before = self.params.rules, self.equity(market, state)
         legal = np.take_along_axis(self.mask(market, settings, state), action[..., None].astype(np.int64), -1)[..., 0]
         action = np.where(legal, action, Action.HOLD)
@@ -250,7 +263,7 @@ def _floor(uniform: Float[np.ndarray, "*batch"], n: Int32[np.ndarray, "*#batch"]
 
 
 def _distance(market: Market, settings: Settings, state: State) -> Ints:
-    """Of the stop, in ticks, for entries decided at bar t."""
+    """The distance of the stop in ticks, for entries decided at bar t."""
     distance = np.maximum(1, (market.atr64[state.market, state.t] * _int(settings.stop_64) + 2048) // 4096)
     return np.minimum(distance, np.maximum(1, _int(settings.stop_cap_cents) // market.tick_cents[state.market]))
 

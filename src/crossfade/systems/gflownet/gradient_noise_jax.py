@@ -26,7 +26,7 @@ Gradient = Float[Array, " parameters"]
 
 
 class GradientNoise(NamedTuple):
-    """Of the gradient of one batch, all but the first relative to the norm of the exact gradient."""
+    """Noise of the gradient of one batch; all fields but the first are relative to the norm of the exact gradient."""
 
     norm: float
     """The norm of the exact gradient."""

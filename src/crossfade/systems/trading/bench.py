@@ -177,14 +177,13 @@ def figures(turns: list[dict[str, float]]) -> dict[str, float]:
 
 def flops_per_step(words: Iterable[str]) -> int:
     """What the networks need for a step of the environment, whoever computes it."""
-    from ...algos.ppo import init
     from ...bench.flops import per_node
     from ...config import apply
     from .config import TradingConfig
 
     config = apply(TradingConfig(), tuple(words))
     observation_dim = config.params.observation_dim
-    shapes = init.shapes(config, observation_dim, config.params.n_actions)
+    shapes = config.architecture.shapes(observation_dim, config.params.n_actions)
     forward = sum(2 * shape[0] * shape[1] for name, shape in shapes.items() if len(shape) == 2)
     return forward + config.epochs * per_node(
         {name: shape for name, shape in shapes.items() if len(shape) == 2}, observation_dim

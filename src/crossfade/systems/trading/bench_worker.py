@@ -17,9 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ...algos.ppo.batch import Noise
-from ...algos.ppo.config import START_NUMBERS, PPOConfig
+from ...algos.ppo.config import PPOConfig
 from ...envs.trading.market import Market, Settings, State
-from ...envs.trading.params import TradingParams
+from ...envs.trading.params import START_NUMBERS, TradingParams
+from ...envs.world import BareOutcome, BoundWorld
+from ...nn.distribution import Distribution
 
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
@@ -63,7 +65,7 @@ def _turn(contender: Contender, n: int) -> dict[str, float]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has started."""
+    """The CPU seconds of this process and its children."""
     ticks = 0
     for child in multiprocessing.active_children():
         fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
@@ -136,18 +138,18 @@ class NumpyWorld:
 
     def __init__(self, n: int, days: int = DAYS):
         from ...envs.trading.trading_numpy import Trading
-        from .accounts import Together
+        from ...envs.vector_numpy import Vectorized
 
         self.task, self.steps = Task(n, days), n * STEPS
-        start = Trading(self.task.params).begin(self.task.market, self.task.settings, self.task.uniform[0])
-        self.accounts = Together(self.task.params, self.task.market, self.task.settings, start)
+        world = BoundWorld(Trading(self.task.params), self.task.market, self.task.settings)
+        self.accounts = Vectorized(world, world.begin(self.task.uniform[0]))
 
     def once(self) -> None:
-        accounts = self.accounts
+        accounts: Any = self.accounts
         for gumbel, uniform in zip(self.task.gumbel, self.task.uniform, strict=True):
             action = self.task.choose(accounts.observe(), accounts.mask(), gumbel)
-            _, terminated, truncated = accounts.step(action.astype(np.int32))
-            if (ended := terminated | truncated).any():
+            outcome = accounts.step(action.astype(np.int32))
+            if (ended := outcome.terminated | outcome.truncated).any():
                 accounts.restart(ended, uniform)
 
 
@@ -197,12 +199,12 @@ class Processes:
     def mask(self) -> np.ndarray:
         return self.legal
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def step(self, action: np.ndarray) -> BareOutcome:
         seen, reward, terminated, truncated, told = Processes.vector.step(action)
         Processes.now, self.legal, self.seen = (seen, told), told["action_mask"], seen.copy()
         for i in np.flatnonzero(terminated | truncated):
             self.seen[i] = told["final_obs"][i]  # until `restart`: the episode has begun anew already
-        return reward.astype(np.float32), terminated, truncated
+        return BareOutcome(reward.astype(np.float32), terminated, truncated)
 
     def restart(self, where: np.ndarray, uniform: np.ndarray) -> None:
         self.seen = Processes.now[0].copy()
@@ -214,16 +216,16 @@ class Ppo:
     def __init__(self, words: list[str], updates: int = 1, processes: bool = False):
         import torch
 
-        from ...algos.ppo import rollout_numpy as host
+        from ...algos.ppo import rollout_numpy
         from ...config import apply
         from ...trainers.making import make_trainer
         from . import RECORD, system_torch
         from .config import TradingConfig
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        host.draw = draw_natively
+        rollout_numpy.draw = draw_natively
         if processes:
-            system_torch.OneByOne = Processes
+            system_torch.Accounts = Processes
         config = apply(TradingConfig(steps=1_000_000), words)
         self.trainer, self.update, self.updates = make_trainer(RECORD, config), 0, updates
         self.steps = updates * config.n_envs * config.n_steps
@@ -233,12 +235,12 @@ class Ppo:
         self.update += self.updates
 
 
-def draw_natively(key: np.ndarray, config: PPOConfig, n_actions: int) -> Noise:
+def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
     """An update's randomness from NumPy's own generator: equal streams must not slow the modes on the host."""
     rng, shape = np.random.default_rng(key), (config.n_steps, config.n_envs)
-    gumbel = -np.log(rng.standard_exponential((*shape, n_actions), config.dtype))
+    gumbel = -np.log(rng.standard_exponential((*shape, actions.noise_dim), config.dtype))
     order = np.stack([rng.permutation(shape[0] * shape[1]) for _ in range(config.epochs)])
-    return Noise(gumbel, rng.random((*shape, START_NUMBERS), np.float32), order)
+    return Noise(gumbel, rng.random((*shape, start_numbers), np.float32), order)
 
 
 def old_world() -> Any:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from ...algos.ppo.architecture import Architecture
 from ...algos.ppo.config import PPOConfig
 from ...envs.trading.contracts import contract
 from ...envs.trading.importers import store
@@ -64,6 +65,8 @@ class TradingConfig(PPOConfig):
     """How far from the close such a position was entered at most, in average true ranges."""
     curriculum: Curriculum = Curriculum()
     """What changes as training goes on: `curriculum.drawdown=0:15000,0.5:5000,1:2500`."""
+    network: Literal["mlp", "seed"] = "mlp"
+    """A tanh trunk of `layers` times `hidden`, or the published 256-256 trunk with LayerNorm and heads of 128."""
     target_ratio: Annotated[int, Range(1, 100)] = 3
     """Distance of the target in distances of the stop."""
     max_bars: Annotated[int, Range(1, 10**9)] = 1_000_000
@@ -108,8 +111,15 @@ class TradingConfig(PPOConfig):
         return () if self.data is None else tuple(Path(self.data) / store.file_name(name) for name in self.markets)
 
     @property
+    def architecture(self) -> Architecture:
+        """That of PPO; network=seed is 256-256 with ReLU and LayerNorm, and heads of 128."""
+        if self.network == "mlp":
+            return super().architecture
+        return Architecture((256, 256), (128,), activation="relu", layer_norm=True, initial="lecun")
+
+    @property
     def base(self) -> tuple[int, int] | None:
-        """Phase 2 can grow from phase 1."""
+        """Inputs and actions of the network that this one may have grown from: phase 2 can from phase 1."""
         first = replace(self.env, phase=1)
         return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
 
@@ -151,7 +161,7 @@ class TradingConfig(PPOConfig):
     def adopt(
         self, parameters: Arrays, buffer: dict[str, Any] | None, saved: RunConfig | None
     ) -> tuple[Arrays, Any, str]:
-        """Also the statistics that the parameters were learned by; those of phase 1 grow for phase 2."""
+        """Parameters with the observation statistics they were trained with; those of phase 1 grow for phase 2."""
         from .transfer import adopt
 
         return adopt(self, parameters, buffer, saved)  # pyright: ignore[reportArgumentType]

@@ -10,8 +10,6 @@ import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import PyTree
@@ -23,10 +21,6 @@ from ...envs.trading.contracts import contract
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import Rules, TradingParams
 from ...envs.trading.sessions import within
-from ...envs.trading.trading_numpy import Trading
-from ...nn import normalizer_numpy
-from ...nn.categorical_jax import choose, log_probs
-from ...optim import sharing_jax as sharing
 from . import world
 from .config import TradingConfig
 from .data import HELD_OUT
@@ -63,7 +57,7 @@ class Learned(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Of the optimum; none where nothing can be earned."""
+        """The mean as a share of the optimum; None where the optimum is 0."""
         return self.mean / self.optimum if self.optimum else None
 
     @property
@@ -89,7 +83,7 @@ def learnability(config: TradingConfig = CONFIG, seed: int = 0) -> list[Learned]
         began = time.perf_counter()
         policy, statistics = _learn(system, optimizers, _market(name, config.days, seed)[0])
         market, optimum = _market(name, config.eval_days, seed + HELD_OUT)
-        state = _trade(config, policy, statistics, market)
+        state = _trade(system, policy, statistics, market)
         daily = (state.balance - Settings().initial_cents) / 100
         error = float(daily.std(ddof=1) / np.sqrt(len(daily)))
         seconds = time.perf_counter() - began
@@ -119,7 +113,7 @@ def _learn(
     system: System, optimizers: dict[str, optax.GradientTransformation], market: Market
 ) -> tuple[ActorCritic, Any]:
     """The policy after all updates on these days, and the statistics of what it saw."""
-    system.market, system.on_device = market, sharing.place(market, system.config.devices)
+    system.use(market)
     policy = system.make_policy(system.parameters())
     params: PyTree = policy
     opt_states = {name: tx.init(params) for name, tx in optimizers.items()}
@@ -127,20 +121,8 @@ def _learn(
     return policy, carry.statistics
 
 
-def _trade(config: TradingConfig, policy: ActorCritic, statistics: Any, market: Market) -> State:
+def _trade(system: System, policy: ActorCritic, statistics: Any, market: Market) -> State:
     """The accounts of the greedy policy after one session each."""
-    env, settings = Trading(config.params), world.settings(config, config.horizon)
-    frozen = normalizer_numpy.Statistics(*map(np.asarray, statistics))
-
-    def decide(row: int, state: State, mask: np.ndarray) -> np.ndarray:
-        observation = env.observe(market, settings, state)
-        return np.asarray(_greedy(policy, normalizer_numpy.normalize(frozen, observation), mask))
-
-    m, t = world.sessions(market)
-    return record.trade(env, market, settings, m, t, decide, record.longest(market, m, t)).state
-
-
-@jax.jit
-def _greedy(policy: ActorCritic, observation: jax.Array, mask: jax.Array) -> jax.Array:
-    log_p = log_probs(policy(observation)[0], mask, 0.0)
-    return choose(log_p, jnp.zeros_like(log_p))
+    config, (m, t) = system.config, world.sessions(market)
+    trade, settings = system.trader(policy, statistics), world.settings(config, config.horizon)
+    return trade(config.params, market, settings, m, t, record.longest(market, m, t)).state

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ...algos.ppo import init
 from ...algos.ppo.batch import Carry
+from ...algos.ppo.start import start
 from ...envs.trading.market import Market
 from ...envs.trading.trading_numpy import Trading
+from ...envs.world import BoundWorld
 from ...errors import CheckpointError
 from ...nn.normalizer_numpy import Statistics, normalize
 from . import data, world
@@ -36,13 +37,14 @@ def adopt(
 ) -> tuple[Parameters, Carry, str]:
     """Parameters of another run with the statistics they were learned by; those of phase 1 grow for phase 2."""
     market, found = data.market(config), statistics(config, buffer, saved)
+    carry = start(config, BoundWorld(Trading(config.params), market, world.settings(config, 0)))
     if not is_phase_1(parameters, config):
-        return parameters, world.start(config, market)._replace(statistics=found), ""
+        return parameters, carry._replace(statistics=found), ""
     parameters, found = grow(parameters, found, before(config) if saved is None else saved, config)
     seen, mask = open_positions(config, market, found)
     half = import_module(f".system_{'jax' if config.mode in ('jax_policy', 'jax_full') else 'torch'}", __package__)
-    note = told(divergence(half.logits(config, parameters, seen), mask))
-    return parameters, world.start(config, market)._replace(statistics=found), note
+    note = describe(divergence(half.logits(config, parameters, seen), mask))
+    return parameters, carry._replace(statistics=found), note
 
 
 def before(config: TradingConfig) -> TradingConfig:
@@ -88,7 +90,7 @@ def divergence(logits: Float[np.ndarray, "n 6"], mask: Bool[np.ndarray, "n 6"]) 
 
 
 def statistics(config: TradingConfig, buffer: Mapping[str, Any] | None, saved: TradingConfig | None) -> Statistics:
-    """Those of the observations of a run, without which its parameters mean nothing."""
+    """The observation statistics of a run, which its parameters were trained with."""
     if saved is not None:
         _check_same(SEEN, saved, config)
     if buffer is None:
@@ -104,14 +106,15 @@ def open_positions(
 ) -> tuple[Float[np.ndarray, "n o"], Bool[np.ndarray, "n a"]]:
     """What a policy sees, and may do, when it is given positions at a random profit."""
     forced = replace(config, forced=1.0, curriculum=Curriculum())
-    env, settings, state = Trading(config.params), world.settings(forced, 0), world.start(forced, market).state
+    env, settings = Trading(config.params), world.settings(forced, 0)
+    state = start(forced, BoundWorld(env, market, settings)).state
     seen = env.observe(market, settings, state).astype(config.dtype)
     mask = env.mask(market, settings, state)
     return normalize(statistics, seen) if config.normalize_observations else seen, mask
 
 
-def told(divergence: Float[np.ndarray, " n"]) -> str:
-    """What there is to say of a growth."""
+def describe(divergence: Float[np.ndarray, " n"]) -> str:
+    """A growth in words, for the user."""
     text = (
         "grown from phase 1 to phase 2: logits of HOLD, BUY and SELL and the value are bit for bit what they were; "
         "statistics of observations are carried over, the optimiser is fresh."
@@ -130,7 +133,7 @@ def _check_same(names: tuple[str, ...], old: TradingConfig, new: TradingConfig) 
 
 
 def _expected(config: TradingConfig) -> dict[str, tuple[int, ...]]:
-    return init.shapes(config, config.env.observation_dim, config.env.n_actions)
+    return config.architecture.shapes(config.env.observation_dim, config.env.n_actions)
 
 
 def _shapes(parameters: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:

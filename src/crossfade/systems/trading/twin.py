@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...algos.ppo.batch import Minibatch
-from ...algos.ppo.config import START_NUMBERS
 from ...config import apply
 from ...envs.trading.market import Market, Settings
+from ...envs.world import BoundWorld
 from ...parity.twin import Twin
 from ...random import random_numpy as random
 from .config import TradingConfig
@@ -35,9 +35,8 @@ def trading(*words: str) -> Twin:
     import jax.numpy as jnp
     import torch
 
-    from ...algos.ppo import learner_torch, losses_jax, losses_torch
+    from ...algos.ppo import learner_torch
     from ...bridge import Mapping
-    from ...envs.trading.trading_numpy import Trading
     from .system_jax import System as JaxSystem
     from .system_torch import System as TorchSystem
 
@@ -51,7 +50,7 @@ def trading(*words: str) -> Twin:
     def batch(i: int) -> Minibatch:
         """All steps of a rollout of another policy, so that ratios are away from 1 and values from the old ones."""
         steps = ours.tensors(ours.collect(actor, start, i)[0]).steps
-        steps = steps._replace(advantage=learner_torch.weights(steps.advantage, config))
+        steps = steps._replace(advantage=learner_torch.normalized(steps.advantage, config))
         return Minibatch(*(np.asarray(field) for field in steps))
 
     actions = np.random.default_rng(0).integers(0, config.params.n_actions, (ENV_STEPS, config.n_envs))
@@ -62,10 +61,10 @@ def trading(*words: str) -> Twin:
         mapping=Mapping.by_name(policy, model),
         batches=batch,
         forward=(lambda p, b: p(b.observation), lambda p, b: p(b.observation)),
-        loss=(lambda p, b: losses_torch.loss(p, b, config), lambda p, b: losses_jax.loss(p, b, config)),
+        loss=(ours.loss, theirs.loss),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=config.lr, eps=config.adam_eps),
         clip_norm=config.clip_norm,
-        env=(_Stepper(Trading(config.params), ours, np.asarray), _Stepper(theirs.env, theirs, jnp.asarray)),
+        env=(_Stepper(ours.world, ours, np.asarray), _Stepper(theirs.compiled, theirs, jnp.asarray)),
         actions=actions.astype(np.int32),
         rollout=(lambda p, key: _host_rollout(config, p, key), lambda p, key: _compiled_rollout(config, p, key)),
     )
@@ -75,11 +74,9 @@ class _Stepper:
     """Accounts as the level `env` steps them, by legal and illegal actions; where an episode ends, another begins."""
 
     def __init__(self, env: Any, system: Any, array: Callable[[np.ndarray], Any]):
-        from . import world
-
-        self.env, self.market = env, Market(*map(array, system.market))
-        self.settings = Settings(*map(array, world.settings(system.config, 0)))
-        self.uniform = array(random.uniform(random.key(1), (system.config.n_envs, START_NUMBERS), "float32"))
+        self.env, self.market = env, Market(*map(array, system.data))
+        self.settings = Settings(*map(array, system.settings(0)))
+        self.uniform = array(random.uniform(random.key(1), (system.config.n_envs, env.start_numbers), "float32"))
 
     def reset(self, key: Any) -> Any:
         return self.env.begin(self.market, self.settings, self.uniform)
@@ -111,16 +108,16 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
     import jax
     import jax.numpy as jnp
 
+    from ...algos.ppo.acting_jax import Actor
     from ...algos.ppo.rollout_jax import collect, draw
-    from . import world
     from .system_jax import System
 
     config = replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype))
     system = System(config)
-    noise = draw(jax.random.fold_in(key, 0), config, config.params.n_actions)
-    settings = jax.tree.map(jnp.asarray, world.settings(config, 0))
-    env: Any = system.env
-    rollout, carry, _ = collect(policy, env, system.on_device, settings, system.start_buffer(), noise, config)
+    world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
+    noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
+    envs, actor = BoundWorld(world, system.on_device, settings), Actor(policy, actions)
+    rollout, carry, _ = collect(actor, envs, system.start_buffer(), noise, config)
     return _trajectory(rollout, carry)
 
 

@@ -113,5 +113,5 @@ def _options(moves: Moves) -> Options:
 
 
 def _take(rows: Array, index: Int[Array, "n batch"]) -> Array:
-    """Of each column the rows with these numbers."""
+    """Row `index[i, j]` of column j, for each i and j."""
     return rows[index, jnp.arange(rows.shape[1])[None]]

@@ -32,7 +32,7 @@ class SamplingEffort(Effort):
     backward_samples: Count = 10
     """Trajectories by which the probability of one object is estimated."""
     seed: Seed | None = None
-    """Of the draws; by default the run's."""
+    """The seed of the samples; by default the run's."""
 
 
 CHEAP = SamplingEffort(samples=500)

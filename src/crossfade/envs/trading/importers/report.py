@@ -64,13 +64,13 @@ class Report:
     missing_days: list[str]
     """Weekdays between the first and the last day without a session: holidays, or holes."""
     busiest: str | None
-    """When the busiest half hour begins, in New York."""
+    """The beginning of the half hour with the largest volume, in New York time."""
     autocorrelation: float | None
     atr_share: float | None
     warnings: list[str]
 
     def json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The fields as plain Python values."""
         plain = lambda rows: [row._asdict() for row in rows]
         gap = self.longest_gap._asdict() if self.longest_gap else None
         return {**asdict(self), "files": plain(self.files), "rolls": plain(self.rolls), "longest_gap": gap}

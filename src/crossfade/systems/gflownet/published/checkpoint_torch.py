@@ -40,7 +40,7 @@ class Facts:
     backward: Literal["shared", "learned", "uniform"]
     """`uniform` stands for every P_B without parameters: upstream does not save which."""
     state_flow: Literal["none", "shared", "own"]
-    """On the forward trunk, as ours is; or a network of its own, which is kept but not used."""
+    """The state flow: a head on the forward trunk, as here; or a network of its own, which is kept but not used."""
     z_dim: int | None
     """None without a log Z."""
     double_step: bool
@@ -50,7 +50,7 @@ class Facts:
     lr: float | None = None
     """The optimiser's learning rate before any schedule."""
     lr_z: float | None = None
-    """That of log Z."""
+    """The learning rate of log Z."""
 
     @property
     def words(self) -> list[str]:

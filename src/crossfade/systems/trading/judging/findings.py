@@ -86,7 +86,7 @@ def scripted(stage: Stage) -> dict[str, ByDay]:
 
 
 def join(parts: Sequence[Findings]) -> Findings:
-    """Of stretches of days that follow each other, one account after the other."""
+    """The findings of consecutive stretches of days as one, in their order."""
     stack = lambda tables: {name: np.concatenate([table[name] for table in tables], -1) for name in tables[0]}
     bars = max(part.paths.close.shape[1] for part in parts)
     longer = lambda path: np.pad(path, ((0, 0), (0, bars - path.shape[1])), mode="edge")

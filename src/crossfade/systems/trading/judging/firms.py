@@ -64,7 +64,7 @@ class Days(NamedTuple):
 
 
 class Odds(NamedTuple):
-    """Of accounts that try."""
+    """The shares of accounts that pass, fail, or run out of days in a firm's evaluation."""
 
     passed: float
     lost: float

@@ -16,7 +16,7 @@ from ....algos.ppo.network_jax import ActorCritic
 from ....envs.trading.market import Market, Settings, State
 from ....envs.trading.params import Action
 from ....envs.trading.trading_jax import Trading
-from ....nn.categorical_jax import choose, log_probs
+from ....nn.categorical_jax import Categorical
 from ....nn.normalizer_jax import Statistics, normalize
 from .record import Record
 
@@ -47,14 +47,16 @@ def trade(
     policy takes its most probable action.
     """
 
+    actions = Categorical(env.params.n_actions)
+
     def one(policy: ActorCritic, statistics: Statistics | None) -> Record:
         def step(now: tuple[State, Bool[Array, " sessions"]], _: None) -> tuple[tuple[State, Array], Row]:
             state, running = now
             before = state._replace(t=jnp.where(running, state.t, state.began))  # one that ended may be at the last bar
             seen = env.observe(market, settings, before)
             mask = env.mask(market, settings, before)
-            log_p = log_probs(policy(seen if statistics is None else normalize(statistics, seen))[0], mask)
-            action = choose(log_p, jnp.zeros_like(log_p))
+            outputs = policy(seen if statistics is None else normalize(statistics, seen))[0]
+            action = actions.mode(actions.masked(outputs, mask))
             after, outcome = env.step(market, settings, before, action)
             paid = after.commissions + after.slippages - before.commissions - before.slippages
             state = State(*(jnp.where(running, new, old) for new, old in zip(after, state, strict=True)))

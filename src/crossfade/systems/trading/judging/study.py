@@ -119,7 +119,7 @@ def months(days: Int[np.ndarray, " days"], daily: Float[np.ndarray, " days"]) ->
 
 
 def odds(found: Findings, effort: StudyEffort, key: np.ndarray, block: float) -> dict[str, Any]:
-    """Of each firm's evaluation."""
+    """The probability of passing each firm's evaluation, by bootstrap over days."""
     horizon = max(firm.maximum_days for firm in effort.rules.values())
     drawn = statistics.stationary_bootstrap(key, len(found.days), horizon, effort.resamples, block)
     return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.rules.items()}

@@ -27,7 +27,7 @@ class Audit(Common):
     system: Annotated[Positional[str], arg(metavar="SYSTEM")] = "trading"
     """The world to audit: trading."""
     martingale: bool = False
-    """On prices without drift scripted policies earn nothing but minus their costs."""
+    """Check that scripted policies earn minus their costs on prices without drift."""
     causality: bool = False
     """Bars after t change nothing that was seen, allowed or filled up to t."""
     learnability: bool = False
@@ -38,7 +38,7 @@ class Audit(Common):
     days: Annotated[int, Range(2, 10**6)] = 2000
     """Independent days of the martingale audit."""
     seed: Seed = 0
-    """Of the prices, of the policies that draw, and of PPO."""
+    """The seed of the prices, the random policies and PPO."""
 
     def run(self) -> int:
         if self.system != "trading":

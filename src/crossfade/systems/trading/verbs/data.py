@@ -79,7 +79,7 @@ class Facts(Common):
     days: Annotated[int, Range(2, 10**5)] = 250
     """Days of it; leverage needs 1000."""
     seed: Seed = 0
-    """Of these days."""
+    """The seed of the synthetic days."""
 
     def run(self) -> int:
         from ....envs.trading import facts, synthetic

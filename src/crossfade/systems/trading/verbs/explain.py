@@ -27,7 +27,7 @@ class Explain(Common):
     phase: Literal[1, 2] = 2
     """1 enters, 2 also manages the stop."""
     seed: Seed = 0
-    """Of the days and of the actions."""
+    """The seed of the days and of the actions."""
 
     def run(self) -> int:
         from ....envs.trading import explain

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ....errors import UsageError
 from ....ranges import INT32, Range
-from ....verbs.common import Common, finite, print_json
+from ....verbs.common import Common, print_json, telling
 from ....verbs.configured import Words, read_config, read_system
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Walk(Common):
     """YAML files of prop-firm rules, beside those that come along."""
 
     def run(self) -> int:
-        from ....run.files import write_json
+        from ....run.files import finite, write_json
         from ..judging import walk
         from ..judging.stage import StudyEffort
         from ..judging.verdict import sheet
@@ -52,11 +52,14 @@ class Walk(Common):
         config = read_config(system, words, self.config, self.preset)
         config = replace(config, folds=config.folds or FOLDS, fold=0)
         effort = StudyEffort(self.resamples, self.block, firms=self.firms)
-        runs, folds = [], []
-        for fold in range(config.folds):
-            run, found = self._fold(system, replace(config, fold=fold), effort)
-            runs.append(run)
-            folds.append(found)
+        runs: list[RunDir] = []
+        folds: list[Findings] = []
+        of = f" of {config.folds}"
+        with telling("folds done", lambda: {f"{i}{of}": run.path for i, run in enumerate(runs)}):
+            for fold in range(config.folds):
+                run, found = self._fold(system, replace(config, fold=fold), effort)
+                runs.append(run)
+                folds.append(found)
         name = f"{config.test_set.partition(', fold')[0]}, all {config.folds} folds"
         study = self._selection(runs[-1], config, walk.judge(config, folds, effort), name)
         label = "-".join(("walk", config.parts[1], datetime.now().strftime("%Y%m%d-%H%M%S")))
@@ -87,7 +90,7 @@ class Walk(Common):
         return run, found.findings
 
     def _selection(self, run: "RunDir", config: "TradingConfig", study: dict[str, Any], name: str) -> dict[str, Any]:
-        """With what the ledger knows. The trial's score becomes that of all folds together."""
+        """The study with the ledger's trial count. The trial's score becomes that of all folds together."""
         from ....run import trials
         from ..judging.study import selection
 

@@ -1,0 +1,89 @@
+"""Normal distribution with independent components, also squashed by tanh, in JAX. Twin: gaussian_torch.py."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..errors import UsageError
+
+LOG_STD = (-20.0, 2.0)
+"""Outputs beyond these bounds count as the bound: a deviation can neither vanish nor overflow."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """`dim` independent normal numbers u ~ N(mean, std^2); `Distribution` says what its methods are.
+
+    Outputs are `dim` means and then `dim` values of log std, these either the network's ("state") or parameters of
+    their own ("free"). The world is given u clipped to [-1, 1], or tanh(u) if `squashed`. Actions are kept as u, from
+    which everything is computed: tanh loses digits near its ends, and clipping all of them.
+    """
+
+    dim: int
+    squashed: bool = False
+    log_std: Literal["free", "state"] = "free"
+
+    @property
+    def n_outputs(self) -> int:
+        return 2 * self.dim
+
+    @property
+    def n_free(self) -> int:
+        return self.dim if self.log_std == "free" else 0
+
+    @property
+    def noise(self) -> Literal["normal"]:
+        return "normal"
+
+    @property
+    def noise_dim(self) -> int:
+        return self.dim
+
+    def masked(
+        self, outputs: Float[Array, "*n outputs"], mask: Bool[Array, "*n a"] | None
+    ) -> Float[Array, "*n outputs"]:
+        """The outputs as they are: all numbers are legal."""
+        if mask is not None:
+            raise UsageError(f"expected no mask for continuous actions, got one of shape {mask.shape}.")
+        return outputs
+
+    def sample(self, outputs: Float[Array, "*n outputs"], noise: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """u = mean + std e with standard normal noise e."""
+        mean, log_std = _parts(outputs)
+        return mean + jnp.exp(log_std) * noise
+
+    def log_prob(self, outputs: Float[Array, "*n outputs"], action: Float[Array, "*n d"]) -> Float[Array, "*n"]:
+        """log N(u; mean, std^2) = -sum (((u - mean) / std)^2 / 2 + log std + log(2 pi) / 2), the density of u.
+
+        Squashed, the density of tanh(u): less sum log(1 - tanh(u)^2), computed as 2 (log 2 - u - softplus(-2 u)).
+        """
+        mean, log_std = _parts(outputs)
+        z = (action - mean) * jnp.exp(-log_std)
+        log_p = -(0.5 * z * z + log_std + 0.5 * math.log(2 * math.pi))
+        if self.squashed:
+            log_p = log_p - 2 * (math.log(2) - action - jnp.logaddexp(-2 * action, jnp.zeros_like(action)))
+        return log_p.sum(-1)
+
+    def entropy(self, outputs: Float[Array, "*n outputs"]) -> Float[Array, "*n"]:
+        """sum (log std + log(2 pi e) / 2), in nats: that of u, also if squashed.
+
+        That of tanh(u) is less by the mean of -log(1 - tanh(u)^2), which has no closed form.
+        """
+        return (_parts(outputs)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+    def mode(self, outputs: Float[Array, "*n outputs"]) -> Float[Array, "*n d"]:
+        """u = mean; squashed, the world is then given the median of tanh(u)."""
+        return _parts(outputs)[0]
+
+    def executed(self, action: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """tanh(u) if squashed, else u clipped to [-1, 1]."""
+        return jnp.tanh(action) if self.squashed else jnp.clip(action, -1, 1)
+
+
+def _parts(outputs: Float[Array, "*n outputs"]) -> tuple[Float[Array, "*n d"], Float[Array, "*n d"]]:
+    """Means and log std."""
+    mean, log_std = jnp.split(outputs, 2, -1)
+    return mean, jnp.clip(log_std, *LOG_STD)

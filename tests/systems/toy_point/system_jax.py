@@ -1,0 +1,13 @@
+"""PPO on the point, JAX half. Twin: system_torch.py."""
+
+from crossfade.systems.ppo_jax import PPOSystem
+
+from . import PointConfig, PointParams, evaluate
+
+
+class PointSystem(PPOSystem[PointConfig]):
+    def __init__(self, config: PointConfig):
+        super().__init__(config, PointParams(config.dtype))
+
+    def evaluate(self, policy, effort=None, buffer=None):
+        return evaluate(self, policy, buffer)
