@@ -73,7 +73,7 @@ class Step:
     Parameters that do not require gradients, that the optimiser does not hold or that the loss does not use stay as
     they are, as in torch. Freezing and unfreezing, another mode of a normalisation or new parameter groups make a new
     program, with a new proof. What `jax_loss` reads beside its arguments is compiled in: when it has changed, the step
-    refuses to go on with the old value.
+    refuses to go on with the old value (docs/step_speed.md says what it sees).
     """
 
     def __init__(
