@@ -76,6 +76,18 @@ def test_the_twins_agree_to_rounding_and_gradients_too(make, x64):
         assert np.isfinite(found).all()
 
 
+@kinds
+def test_what_is_computed_together_is_what_is_computed_apart(make):
+    ours, theirs = pair(make)
+    raw, mask, noise = given(ours)
+    for actions, array in ((ours, torch.tensor), (theirs, jnp.asarray)):
+        outputs, numbers = actions.masked(array(raw), None if mask is None else array(mask)), array(noise)
+        action = actions.sample(outputs, numbers)
+        apart = action, actions.log_prob(outputs, action), actions.log_prob(outputs, action), actions.entropy(outputs)
+        together = *actions.sample_with_log_prob(outputs, numbers), *actions.log_prob_and_entropy(outputs, action)
+        assert all(map(np.array_equal, together, apart)) and not np.array_equal(apart[1], apart[3])
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.05, 1 / DIM])
 def test_a_categorical_is_its_definition_on_legal_actions(floor):
     actions = categorical_torch.Categorical(DIM, floor)

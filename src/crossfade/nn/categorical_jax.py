@@ -52,16 +52,30 @@ class Categorical:
 
     def sample(self, outputs: Float[Array, "*n a"], noise: Float[Array, "*n a"]) -> Int[Array, "*n"]:
         """argmax(log p + g) with standard Gumbel noise g."""
-        return jnp.argmax(self.log_probs(outputs) + noise, -1).astype(jnp.int32)
+        return self.sample_with_log_prob(outputs, noise)[0]
 
     def log_prob(self, outputs: Float[Array, "*n a"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
         """log p of the actions taken."""
-        return jnp.take_along_axis(self.log_probs(outputs), action[..., None], -1)[..., 0]
+        return _of(self.log_probs(outputs), action)
 
     def entropy(self, outputs: Float[Array, "*n a"]) -> Float[Array, "*n"]:
         """-sum p log p over legal actions, in nats."""
+        return _entropy(self.log_probs(outputs), _legal(outputs))
+
+    def sample_with_log_prob(
+        self, outputs: Float[Array, "*n a"], noise: Float[Array, "*n a"]
+    ) -> tuple[Int[Array, "*n"], Float[Array, "*n"]]:
+        """`sample` and its `log_prob`, from one softmax."""
         log_p = self.log_probs(outputs)
-        return -jnp.where(_legal(outputs), jnp.exp(log_p) * log_p, 0).sum(-1)
+        action = jnp.argmax(log_p + noise, -1).astype(jnp.int32)
+        return action, _of(log_p, action)
+
+    def log_prob_and_entropy(
+        self, outputs: Float[Array, "*n a"], action: Int[Array, "*n"]
+    ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+        """`log_prob` and `entropy`, from one softmax."""
+        log_p = self.log_probs(outputs)
+        return _of(log_p, action), _entropy(log_p, _legal(outputs))
 
     def mode(self, outputs: Float[Array, "*n a"]) -> Int[Array, "*n"]:
         """The legal action with the largest logit."""
@@ -74,3 +88,11 @@ class Categorical:
 
 def _legal(outputs: Float[Array, "*n a"]) -> Bool[Array, "*n a"]:
     return ~(outputs <= ILLEGAL / 2)  # NaN is legal, and so is seen
+
+
+def _of(log_p: Float[Array, "*n a"], action: Int[Array, "*n"]) -> Float[Array, "*n"]:
+    return jnp.take_along_axis(log_p, action[..., None], -1)[..., 0]
+
+
+def _entropy(log_p: Float[Array, "*n a"], legal: Bool[Array, "*n a"]) -> Float[Array, "*n"]:
+    return -jnp.where(legal, jnp.exp(log_p) * log_p, 0).sum(-1)

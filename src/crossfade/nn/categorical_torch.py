@@ -53,16 +53,30 @@ class Categorical:
 
     def sample(self, outputs: Float[Tensor, "*n a"], noise: Float[Tensor, "*n a"]) -> Int[Tensor, "*n"]:
         """argmax(log p + g) with standard Gumbel noise g."""
-        return (self.log_probs(outputs) + noise).argmax(-1)
+        return self.sample_with_log_prob(outputs, noise)[0]
 
     def log_prob(self, outputs: Float[Tensor, "*n a"], action: Int[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """log p of the actions taken."""
-        return torch.gather(self.log_probs(outputs), -1, action.long().unsqueeze(-1)).squeeze(-1)
+        return _of(self.log_probs(outputs), action)
 
     def entropy(self, outputs: Float[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
         """-sum p log p over legal actions, in nats."""
+        return _entropy(self.log_probs(outputs), _legal(outputs))
+
+    def sample_with_log_prob(
+        self, outputs: Float[Tensor, "*n a"], noise: Float[Tensor, "*n a"]
+    ) -> tuple[Int[Tensor, "*n"], Float[Tensor, "*n"]]:
+        """`sample` and its `log_prob`, from one softmax."""
         log_p = self.log_probs(outputs)
-        return -(log_p.exp() * log_p).where(_legal(outputs), 0.0).sum(-1)
+        action = (log_p + noise).argmax(-1)
+        return action, _of(log_p, action)
+
+    def log_prob_and_entropy(
+        self, outputs: Float[Tensor, "*n a"], action: Int[Tensor, "*n"]
+    ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+        """`log_prob` and `entropy`, from one softmax."""
+        log_p = self.log_probs(outputs)
+        return _of(log_p, action), _entropy(log_p, _legal(outputs))
 
     def mode(self, outputs: Float[Tensor, "*n a"]) -> Int[Tensor, "*n"]:
         """The legal action with the largest logit."""
@@ -75,3 +89,11 @@ class Categorical:
 
 def _legal(outputs: Float[Tensor, "*n a"]) -> Bool[Tensor, "*n a"]:
     return ~(outputs <= ILLEGAL / 2)  # NaN is legal, and so is seen
+
+
+def _of(log_p: Float[Tensor, "*n a"], action: Int[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    return torch.gather(log_p, -1, action.long().unsqueeze(-1)).squeeze(-1)
+
+
+def _entropy(log_p: Float[Tensor, "*n a"], legal: Bool[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
+    return -(log_p.exp() * log_p).where(legal, 0.0).sum(-1)

@@ -46,6 +46,14 @@ class Distribution(Protocol):
         """In nats: (*n,)."""
         ...
 
+    def sample_with_log_prob(self, outputs: Any, noise: Any) -> tuple[Any, Any]:
+        """`sample` and the `log_prob` of what was sampled, computed together: to act."""
+        ...
+
+    def log_prob_and_entropy(self, outputs: Any, action: Any) -> tuple[Any, Any]:
+        """Both, computed together: to learn."""
+        ...
+
     def mode(self, outputs: Any) -> Any:
         """The most probable action."""
         ...

@@ -74,6 +74,19 @@ class Gaussian:
         """
         return (_parts(outputs)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
+    def sample_with_log_prob(
+        self, outputs: Float[Array, "*n outputs"], noise: Float[Array, "*n d"]
+    ) -> tuple[Float[Array, "*n d"], Float[Array, "*n"]]:
+        """`sample` and its `log_prob`."""
+        action = self.sample(outputs, noise)
+        return action, self.log_prob(outputs, action)
+
+    def log_prob_and_entropy(
+        self, outputs: Float[Array, "*n outputs"], action: Float[Array, "*n d"]
+    ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+        """`log_prob` and `entropy`."""
+        return self.log_prob(outputs, action), self.entropy(outputs)
+
     def mode(self, outputs: Float[Array, "*n outputs"]) -> Float[Array, "*n d"]:
         """u = mean; squashed, the world is then given the median of tanh(u)."""
         return _parts(outputs)[0]

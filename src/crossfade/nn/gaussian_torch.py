@@ -75,6 +75,19 @@ class Gaussian:
         """
         return (_parts(outputs)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
+    def sample_with_log_prob(
+        self, outputs: Float[Tensor, "*n outputs"], noise: Float[Tensor, "*n d"]
+    ) -> tuple[Float[Tensor, "*n d"], Float[Tensor, "*n"]]:
+        """`sample` and its `log_prob`."""
+        action = self.sample(outputs, noise)
+        return action, self.log_prob(outputs, action)
+
+    def log_prob_and_entropy(
+        self, outputs: Float[Tensor, "*n outputs"], action: Float[Tensor, "*n d"]
+    ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+        """`log_prob` and `entropy`."""
+        return self.log_prob(outputs, action), self.entropy(outputs)
+
     def mode(self, outputs: Float[Tensor, "*n outputs"]) -> Float[Tensor, "*n d"]:
         """u = mean; squashed, the world is then given the median of tanh(u)."""
         return _parts(outputs)[0]

@@ -25,8 +25,8 @@ class Actor:
         """An action for each state, sampled from its distribution by the given noise."""
         outputs, value = self.policy(observation)
         outputs = self.actions.masked(outputs, mask)
-        action = self.actions.sample(outputs, noise)
-        return Decision(action, self.actions.executed(action), self.actions.log_prob(outputs, action), value)
+        action, log_prob = self.actions.sample_with_log_prob(outputs, noise)
+        return Decision(action, self.actions.executed(action), log_prob, value)
 
     def greedy(self, observation: Float[Array, "n o"], mask: Bool[Array, "n a"] | None) -> Shaped[Array, "n ..."]:
         """The most probable action of each state, as the world is given it."""

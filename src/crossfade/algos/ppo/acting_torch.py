@@ -29,8 +29,8 @@ class Actor:
         """An action for each state, sampled from its distribution by the given noise."""
         outputs, value = self.policy(torch.from_numpy(observation))
         outputs = self._masked(outputs, mask)
-        action = self.actions.sample(outputs, torch.from_numpy(noise))
-        found = action, self.actions.executed(action), self.actions.log_prob(outputs, action), value
+        action, log_prob = self.actions.sample_with_log_prob(outputs, torch.from_numpy(noise))
+        found = action, self.actions.executed(action), log_prob, value
         return Decision(*(tensor.numpy() for tensor in found))
 
     @torch.no_grad()

@@ -36,10 +36,11 @@ def loss(
     """
     outputs, value = network(batch.observation)
     outputs = actions.masked(outputs, batch.mask)
-    log_ratio = actions.log_prob(outputs, batch.action) - batch.log_prob
+    log_prob, entropies = actions.log_prob_and_entropy(outputs, batch.action)
+    log_ratio = log_prob - batch.log_prob
     surrogate = policy_loss(log_ratio, batch.advantage, config.clip)
     regression = value_loss(value, batch.value, batch.returns, config.clip_value)
-    entropy = actions.entropy(outputs).mean()
+    entropy = entropies.mean()
     total = surrogate + config.value_coef * regression - config.entropy_coef * entropy
     ratio = log_ratio.exp()
     return total, {
