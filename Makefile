@@ -13,8 +13,8 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
-test-slow: $(STAMP)  # compiled as users compile, the default run without LLVM's optimiser
-	XLA_FLAGS= $(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(ARGS)
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

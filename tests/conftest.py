@@ -7,7 +7,6 @@ CACHE = Path(__file__).parent.parent / ".cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # most of the time goes into compiling
 os.environ["JAX_NUM_CPU_DEVICES"] = "4"  # for programs that are shared among devices; the others use the first
 
 import jax  # noqa: E402
