@@ -230,7 +230,10 @@ def test_times_after_the_last_stop_change_nothing(x64):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-13), whole_gradient, part_gradient)
 
 
-@pytest.mark.parametrize("params, loss, backward", [(CUBE, "tb", "shared"), (TORUS, "fldb", "learned")])
+@pytest.mark.parametrize(
+    "params, loss, backward",
+    [pytest.param(CUBE, "tb", "shared", marks=pytest.mark.slow), (TORUS, "fldb", "learned")],
+)
 def test_compiled_training_is_training_on_the_host_in_chunks_of_any_size(x64, params, loss, backward):
     system, policy = started(params, loss=loss, backward=backward, epsilon=0.2, clip_norm=1.0)
     optimizers = system.make_optimizers(policy)

@@ -164,7 +164,7 @@ def check_equal(config, modes, updates):
         assert difference(ours, theirs) < 1e-9, mode
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", ["cube", pytest.param("torus", marks=pytest.mark.slow)])
 def test_twenty_iterations_from_one_key_are_the_same_in_every_mode(world):
     check_equal(tiny(world, epsilon=0.1), ("jax_policy", "jax_full"), 20)
 

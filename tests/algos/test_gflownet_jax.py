@@ -307,7 +307,7 @@ def test_sampled_actions_are_valid_and_undone_by_their_parents(sampled):
 # Nodes
 
 
-@pytest.mark.parametrize("loss", ["tb", "subtb", "fm"])
+@pytest.mark.parametrize("loss", ["tb", pytest.param("subtb", marks=pytest.mark.slow), "fm"])
 def test_every_execution_has_the_same_loss_and_gradient(sampled, loss, x64):
     env, _, _, trajectories = sampled
     trajectories, parents = jax.tree.map(jnp.asarray, trajectories["scan"]), loss == "fm"

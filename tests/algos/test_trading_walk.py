@@ -94,7 +94,7 @@ def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, caps
     assert [caption.endswith("no promise of profit.") for _, caption in shown].count(True) == 2
 
 
-@pytest.mark.parametrize("mode", ["torch", "jax_full"])
+@pytest.mark.parametrize("mode", [pytest.param("torch", marks=pytest.mark.slow), "jax_full"])
 def test_eval_draws_the_course_of_a_run_through_its_checkpoints(mode, tmp_path, capsys):
     words = [*TINY[1:-1], *DAYS, f"mode={mode}", "steps=3", "chunk=1", "checkpoint_every=1", "eval_every=0", "--quiet"]
     assert main(["train", "trading", *words, "--runs-dir", str(tmp_path)]) == 0

@@ -91,6 +91,7 @@ def test_the_known_optimum_is_what_an_oracle_makes():
     assert abs(daily.mean() + lacking - synthetic.planted_optimum(within(bars))) < 4 * error < 40
 
 
+@pytest.mark.slow
 def test_a_planted_signal_is_learned_and_its_absence_noticed():
     found = {one.market: one for one in learnability.learnability(SHORT)}
     assert [name for name, one in found.items() if not one.passed] == []

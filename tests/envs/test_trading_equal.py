@@ -37,7 +37,7 @@ def accounts(walked: Record, n: int) -> Record:
     return {name: column[:, :n] for name, column in walked.items() if name != "first"}
 
 
-@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("phase", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("rules", RULES)
 def test_a_hundred_thousand_steps_are_equal(rules, phase):
     params, n = TradingParams(phase, rules=RULES[rules]), 256
