@@ -4,13 +4,13 @@ import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from ....errors import UsageError, nearest
 from .clock import NEW_YORK
+from .options import Source, Stamp
 from .table import refuse
 
-Source = Literal["databento", "firstrate", "tradingview", "yfinance", "ninjatrader", "histdata", "metatrader"]
 SIDES = ("open", "high", "low", "close")
 
 
@@ -28,8 +28,8 @@ class Format:
     delimiter: str = ","
     zone: str | None = None
     """The clock of times that do not name one; none: the user must tell."""
-    stamped_at_end: bool = False
-    """Times are those of the end of the bar."""
+    stamp: Stamp | None = "start"
+    """Whether times are those of the start or of the end of a bar."""
     first_is_partial: bool = False
     """The first bar began before the export did."""
 
@@ -39,7 +39,7 @@ FORMATS: dict[Source, Format] = {
     "firstrate": Format(header=False, zone=NEW_YORK),
     "tradingview": Format(first_is_partial=True),
     "yfinance": Format(("datetime",), others=("date", "timestamp")),
-    "ninjatrader": Format(header=False, delimiter=";", stamped_at_end=True),
+    "ninjatrader": Format(header=False, delimiter=";", stamp="end"),
     "histdata": Format(header=False, delimiter=";", zone="UTC-5"),
     "metatrader": Format(("date", "time"), volume=("vol", "tickvol"), delimiter="\t"),
 }
@@ -58,6 +58,12 @@ class Layout(NamedTuple):
     volume: tuple[int, ...]
     symbol: int | None
     instrument: int | None
+    ticker: tuple[str, int] = ("", 0)  # that the header names, and the row in which it does
+
+    @property
+    def used(self) -> set[int | None]:
+        """Columns that are read."""
+        return {*self.time, *self.sides, *self.volume, self.symbol, self.instrument}
 
 
 def named(source: str | None) -> Source | None:
@@ -77,13 +83,11 @@ def layout(name: str, lines: Sequence[str], source: Source | None) -> Layout:
         if width < 6:
             refuse(name, 1, f"expected time, open, high, low, close, volume, got {width} columns", _tell(source))
         return Layout(source, delimiter, 0, width, (0,), (1, 2, 3, 4), (5,), None, None)
-    rows = 1
+    rows, tickers = 1, _tickers(lines[0], delimiter)
     cells = _words(lines[0], delimiter)
     if cells[0] == "price" and source == "yfinance":  # one row of what, one of tickers, one of the index
         rows = 3
         tickers = {cell.strip() for cell in lines[1].split(delimiter)[1:]} if len(lines) > 2 else set()
-        if len(tickers) > 1:
-            refuse(name, 2, f"several tickers: {', '.join(sorted(tickers))}", "Download one ticker per file.")
         cells[0] = "datetime"
     found = {cell: i for i, cell in reversed(list(enumerate(cells)))}
     names = list(form.time)
@@ -93,7 +97,10 @@ def layout(name: str, lines: Sequence[str], source: Source | None) -> Layout:
     if missing := [c for c in (*names, *SIDES) if c not in found] + ([] if volumes else [form.volume[0]]):
         refuse(name, 1, f"no column {', '.join(missing)}; there are {', '.join(cells)}", _tell(source))
     at = lambda wanted: tuple(found[w] for w in wanted)
-    more = found.get("symbol"), found.get("instrument_id")
+    if len(tickers) > 1:
+        row, several = min(rows, 2), ", ".join(sorted(tickers))
+        refuse(name, row, f"several tickers: {several}", "Download one ticker per file.")
+    more = found.get("symbol"), found.get("instrument_id"), (min(tickers, default=""), min(rows, 2))
     return Layout(source, delimiter, rows, len(cells), at(names), at(SIDES), at(volumes), *more)
 
 
@@ -123,6 +130,12 @@ def _words(line: str, delimiter: str) -> list[str]:
     cells = [cell.strip().strip("<>").strip() for cell in next(csv.reader([line], delimiter=delimiter))]
     tupled = (re.match(r"\('([^']*)'", cell) for cell in cells)
     return [(found[1] if found else cell).lower() for cell, found in zip(cells, tupled, strict=True)]
+
+
+def _tickers(line: str, delimiter: str) -> set[str]:
+    """The tickers of a header of tuples: `('Open', 'ES=F')`."""
+    cells = next(csv.reader([line], delimiter=delimiter))
+    return {found[1] for cell in cells if (found := re.match(r"\('[^']*', '([^']+)'", cell))}
 
 
 def _tell(source: Source) -> str:

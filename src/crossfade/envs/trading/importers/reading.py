@@ -7,7 +7,6 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import DataError, UsageError
-from . import clock, formats
+from ..contracts import CONTRACTS
+from . import clock, formats, stamps, symbols
+from .options import Options
 from .table import Table, refuse
 
 BLOCK = 10_000  # rows that are held as text at a time
@@ -29,15 +30,20 @@ class Read(NamedTuple):
     source: str
     zone: str
     sha256: str
+    stamp: str = "start"
     partial: int = 0  # rows left out because their bar began before the file
+    cut: int = 0  # rows left out because they may be cut off
+    called: tuple[str, ...] = ()  # contracts in the name of the file
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_file(path: Path, source: formats.Source | None, zone: str | None) -> list[Read]:
+def read_file(path: Path, contract: str, options: Options) -> list[Read]:
     """The tables in a file; a zip has several."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file.")
     try:
-        return [_read(name, text, source, zone, digest(path)) for name, text in _texts(path)]
+        return [_read(name, text, contract, options, digest(path)) for name, text in _texts(path)]
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: expected text, plain or packed, got a damaged file ({error}). Get it anew.") from None
 
@@ -86,30 +92,93 @@ def _parquet(path: Path) -> io.StringIO:
     return io.StringIO(sink.getvalue().decode())
 
 
-def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, sha256: str) -> Read:
+def _read(name: str, text: Any, contract: str, options: Options, sha256: str) -> Read:
     first = list(islice(text, PEEK))
     if not any(line.strip() for line in first):
         refuse(name, 1, "the file is empty", "Expected bars, one per row.")
-    found = formats.layout(name, first, source)
-    rows = csv.reader(chain(first, text), delimiter=found.delimiter)
+    found = formats.layout(name, first, options.source)
+    form = formats.FORMATS[found.source]
+    lines = _Ended(chain(first, text))
+    rows = csv.reader(lines, delimiter=found.delimiter)
     header = list(islice(rows, found.rows))
     blocks = list(_blocks(name, rows, found, len(header)))
     if not blocks:
         refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
     columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
-    form = formats.FORMATS[found.source]
-    time, clock_name = _utc(name, columns, zone, form.zone)
+    time, clock_name = _utc(name, columns, options.zone, form.zone)
+    assumed = [f"times are by {clock_name}, as {found.source} writes them"] if clock_name == form.zone else []
+    symbol, more = _symbol(name, found, contract, columns["symbol"])
     volume = columns["volume"]
-    used = volume[:, np.argmax((volume != 0).any(0))]
-    columns["price"] = _points(columns["price"])
-    plain = {key: columns[key] for key in ("line", "price", "symbol", "instrument")}
-    table = Table(names=(name,), file=np.zeros(len(time), np.int32), time=time, volume=used, **plain)
-    if form.stamped_at_end:
-        table = _from_end_to_start(table)
+    table = Table(
+        names=(name,),
+        file=np.zeros(len(time), np.int32),
+        line=columns["line"],
+        time=time,
+        price=_points(columns["price"]),
+        volume=volume[:, np.argmax((volume != 0).any(0))],
+        symbol=symbol,
+        instrument=columns["instrument"],
+    )
+    cut = int(not lines.ended and options.last_row == "drop" and found.width - 1 in found.used)
     partial = int(form.first_is_partial)
-    if len(table) == partial:
-        table.refuse(0, "it is the only bar, and partial as the first one of an export is", "Export more bars.")
-    return Read(table.where(np.arange(len(table)) >= partial), found.source, clock_name, sha256, partial)
+    if len(table) <= partial + cut:
+        why = "partial as the first one of an export is" if partial else "without an end of line: it may be cut off"
+        table.refuse(0, f"it is the only bar, and {why}", "Export more bars, or tell --last-row keep.")
+    stamped = stamps.to_start(table, options.stamp, form.stamp, found.source)
+    warnings = stamped.warnings
+    if cut:
+        warnings.append(f"row {table.line[-1]} has no end of line and may be cut off: left out (see --last-row)")
+    return Read(
+        table=stamped.table.where(np.arange(partial, len(table) - cut)),
+        source=found.source,
+        zone=clock_name,
+        sha256=sha256,
+        stamp=stamped.stamp,
+        partial=partial,
+        cut=cut,
+        called=tuple(dict.fromkeys(root for root, _ in _called(name))),
+        assumed=(*assumed, *more, *stamped.assumed),
+        warnings=tuple(warnings),
+    )
+
+
+class _Ended:
+    """Lines, and whether the last one that was read is ended."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.ended = lines, True
+
+    def __iter__(self) -> "_Ended":
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.ended = line.endswith("\n")
+        return line
+
+
+def _symbol(name: str, found: formats.Layout, contract: str, column: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The symbols of the rows: of their column, else the ticker of the header, else the month in the file's name."""
+    ticker, row = found.ticker
+    codes = CONTRACTS[contract].months
+    if ticker:
+        if symbols.read(ticker, contract, codes).kind == "foreign":
+            reason = f"the header says {ticker!r}, which is no {contract}"
+            refuse(name, row, reason, "Name the right --contract, or get the right file.")
+        return np.full(len(column), ticker), []
+    months = [each for _, each in _called(name) if symbols.read(each, contract, codes).kind == "month"]
+    if found.symbol is None and found.instrument is None and len(months) == 1:
+        return np.full(len(column), months[0]), [f"all rows are of {months[0]}, by the name of the file"]
+    return column, []
+
+
+def _called(name: str) -> list[tuple[str, str]]:
+    """Contracts in the name of a file, or else in that of the zip that it lies in."""
+    outer, _, inner = name.rpartition(".zip:")
+    for each in (inner, outer):
+        if found := symbols.in_name(Path(each).name, CONTRACTS):
+            return found
+    return []
 
 
 def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
@@ -121,10 +190,12 @@ def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: i
         block = [row for row in block if row]
         if not block:
             continue
-        if min(map(len, block)) < found.width:
-            at, width = next((i, len(row)) for i, row in enumerate(block) if len(row) < found.width)
-            refuse(name, int(lines[at]), f"expected {found.width} columns, got {width}", "Is the file cut off?")
-        texts = list(zip(*block, strict=False))
+        block = [row if len(row) <= found.width or any(row[found.width :]) else row[: found.width] for row in block]
+        if not min(map(len, block)) == max(map(len, block)) == found.width:
+            at, width = next((i, len(row)) for i, row in enumerate(block) if len(row) != found.width)
+            advice = "Is the file cut off?" if width < found.width else "Are there separators within numbers?"
+            refuse(name, int(lines[at]), f"expected {found.width} columns, got {width}", advice)
+        texts = list(zip(*block, strict=True))
         like = like or " ".join(texts[i][0] for i in found.time)
         yield _arrays(name, texts, lines, found, like)
 
@@ -191,10 +262,3 @@ def _utc(name: str, columns: dict[str, np.ndarray], told: str | None, usual: str
             "No bar can be from then, so the zone is wrong: tell the right one with --zone.",
         )
     return time, zone
-
-
-def _from_end_to_start(table: Table) -> Table:
-    """Times of the start of the bar instead of its end: a bar lasts as long as most follow one another."""
-    steps = np.diff(table.time)
-    length = int(np.bincount(steps[(steps > 0) & (steps <= 3600)], minlength=61).argmax())
-    return replace(table, time=table.time - (length if length in (1, 60) else 60))

@@ -22,10 +22,14 @@ class Check(Common):
     """databento, firstrate, tradingview, yfinance, ninjatrader, histdata or metatrader; none recognises it."""
     zone: str | None = None
     """The clock of times that name none: America/Chicago, UTC+2, America/New_York+7."""
+    stamp: Literal["start", "end"] | None = None
+    """Whether times are those of the start or of the end of bars; none goes by the format and by edges of sessions."""
+    last_row: Literal["drop", "keep"] = "drop"
+    """What to do with a last row that has no end of line: it may be cut off."""
     off_grid: Literal["refuse", "round"] = "refuse"
     """What to do with prices between ticks, as adjusted series have."""
     doubtful: Literal["refuse", "warn"] = "refuse"
-    """What to do with bars that look like two contracts mixed or like those of another clock."""
+    """What to do with bars that look like two contracts mixed, another contract's or another clock's."""
 
     def run(self) -> int:
         self._show(self._read())
@@ -36,8 +40,8 @@ class Check(Common):
         from ....envs.trading.importers import formats
 
         with status(f"reading {self.contract}", self):
-            source = formats.named(self.source)
-            return importers.read(self.files, self.contract, source, self.zone, self.off_grid, self.doubtful)
+            told = {name: getattr(self, name) for name in ("zone", "stamp", "last_row", "off_grid", "doubtful")}
+            return importers.read(self.files, self.contract, source=formats.named(self.source), **told)
 
     def _show(self, imported: Any, **more: str) -> None:
         if self.json:
