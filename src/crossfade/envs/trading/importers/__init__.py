@@ -1,4 +1,4 @@
-"""Bars from the files that users have: seven formats, each with its traps, and a report of everything that was done.
+"""Bars from the files that users have: fourteen formats, each with its traps, and a report of everything that was done.
 
     imported = importers.read(["glbx-mdp3.zip"], "ES")
     print(imported.report.text())
@@ -67,6 +67,8 @@ def combine(reads: Sequence[Read], contract: str, options: Options | None = None
         warnings.append("whether two contracts are mixed is not checked: too few bars")
     if rounded:
         warnings.append(f"{rounded} rows had prices between ticks, as adjusted series do: fills are approximate")
+    if parts := int((table.volume % 1 != 0).sum()):
+        warnings.append(f"{parts} rows have volumes that are not whole: rounded")
     if not found.bars.volume.any():
         warnings.append("volume is 0 throughout: the volume feature says nothing")
     if chosen.rolls:

@@ -5,8 +5,9 @@ from typing import Literal
 
 from .table import Table
 
-Source = Literal["databento", "firstrate", "tradingview", "yfinance", "ninjatrader", "histdata", "metatrader"]
 Stamp = Literal["start", "end"]
+Dates = Literal["ymd", "mdy", "dmy"]
+Decimal = Literal["point", "comma"]
 OffGrid = Literal["refuse", "round"]
 Doubtful = Literal["refuse", "warn"]
 LastRow = Literal["drop", "keep"]
@@ -14,12 +15,16 @@ LastRow = Literal["drop", "keep"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    source: Source | None = None
+    source: str | None = None
     """Whose format it is; none recognises it by header and content."""
     zone: str | None = None
     """The clock of times that do not name one."""
     stamp: Stamp | None = None
     """Whether times are those of the start or the end of a bar; none goes by the format and edges of sessions."""
+    dates: Dates | None = None
+    """The order of day, month and year where digits leave it open."""
+    decimal: Decimal | None = None
+    """What stands before decimals where thousands may be meant."""
     last_row: LastRow = "drop"
     """What to do with a last row that has no end of line, and so may be cut off."""
     off_grid: OffGrid = "refuse"
