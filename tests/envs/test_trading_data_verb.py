@@ -11,7 +11,7 @@ import safetensors.numpy
 from trading_files import databento, firstrate, some_bars, write, yfinance
 
 from crossfade.cli import main
-from crossfade.envs.trading import importers
+from crossfade.envs.trading import importers, synthetic
 from crossfade.envs.trading.importers import store
 from crossfade.errors import DataError
 
@@ -28,9 +28,9 @@ def test_import_stores_bars_and_prints_its_report(tmp_path: Path, capsys):
 
 def test_a_run_learns_from_imported_bars_and_is_judged_by_the_last_of_them(tmp_path: Path, capsys):
     """Mornings of an hour, so that they are soon over."""
-    folder, mornings = str(tmp_path / "bars"), BARS.where(BARS.minute < 10 * 60 + 30)
-    for name in ("ES", "NQ"):
-        path = write(tmp_path / f"{name}.txt", firstrate(mornings))
+    folder, both = str(tmp_path / "bars"), synthetic.bars(("ES", "NQ"), 8)
+    for name, bars in both.items():
+        path = write(tmp_path / f"{name}.txt", firstrate(bars.where(bars.minute < 10 * 60 + 30)))
         assert main(["data", "import", str(path), "--contract", name, "--to", folder, "--quiet"]) == 0
     small = ["n_envs=4", "n_steps=8", "hidden=8", "epochs=1", "minibatches=1", "env.window=3", "steps=1", "mode=torch"]
     words = [*small, f"data={folder}", "markets=ES,NQ", "--runs-dir", str(tmp_path), "--quiet"]

@@ -78,7 +78,7 @@ def test_a_zip_of_several_files_is_one_series(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "GLBX.zip", "w") as bundle:
         bundle.writestr("metadata.json", "{}")
         for name, keep in (("b.csv", half), ("a.csv", ~half)):
-            bundle.writestr(name, "\n".join(files.databento(BARS.where(keep))))
+            bundle.writestr(name, "\n".join([*files.databento(BARS.where(keep)), ""]))
     found = importers.read(tmp_path / "GLBX.zip", "ES")
     same(found.bars, BARS)
     assert len(found.report.files) == 2

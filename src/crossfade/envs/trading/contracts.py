@@ -19,21 +19,28 @@ class Contract:
     """Largest position."""
     commission_cents: int = 50
     """Per contract and side."""
+    price: tuple[float, float] = (0.0, 1e7)
+    """Points between which its price may lie, so that another contract is noticed."""
+    months: str = "FGHJKMNQUVXZ"
+    """Codes of the months in which it is delivered."""
+    jump: float = 0.2
+    """The largest change between bars at most days apart, in shares of the price: beyond it, it is something else."""
 
 
+_QUARTERS = "HMUZ"
 CONTRACTS = {
-    "ES": Contract(0.25, 1250, 1, 1),
-    "NQ": Contract(0.25, 500, 1, 1),
-    "YM": Contract(1.0, 500, 2, 1),
-    "RTY": Contract(0.10, 500, 2, 1),
-    "MES": Contract(0.25, 125, 1, 12),
-    "MNQ": Contract(0.25, 50, 1, 12),
-    "MYM": Contract(1.0, 50, 2, 12),
-    "M2K": Contract(0.10, 50, 2, 12),
-    "GC": Contract(0.10, 1000, 1, 1),
-    "MGC": Contract(0.10, 100, 2, 12),
-    "CL": Contract(0.01, 1000, 1, 1),
-    "MCL": Contract(0.01, 100, 2, 12),
+    "ES": Contract(0.25, 1250, 1, 1, price=(300.0, 2e4), months=_QUARTERS),
+    "NQ": Contract(0.25, 500, 1, 1, price=(500.0, 8e4), months=_QUARTERS),
+    "YM": Contract(1.0, 500, 2, 1, price=(3000.0, 15e4), months=_QUARTERS),
+    "RTY": Contract(0.10, 500, 2, 1, price=(200.0, 8e3), months=_QUARTERS),
+    "MES": Contract(0.25, 125, 1, 12, price=(300.0, 2e4), months=_QUARTERS),
+    "MNQ": Contract(0.25, 50, 1, 12, price=(500.0, 8e4), months=_QUARTERS),
+    "MYM": Contract(1.0, 50, 2, 12, price=(3000.0, 15e4), months=_QUARTERS),
+    "M2K": Contract(0.10, 50, 2, 12, price=(200.0, 8e3), months=_QUARTERS),
+    "GC": Contract(0.10, 1000, 1, 1, price=(200.0, 15e3)),
+    "MGC": Contract(0.10, 100, 2, 12, price=(200.0, 15e3)),
+    "CL": Contract(0.01, 1000, 1, 1, price=(5.0, 400.0), jump=0.6),
+    "MCL": Contract(0.01, 100, 2, 12, price=(5.0, 400.0), jump=0.6),
 }
 
 

@@ -1,4 +1,4 @@
-"""Bars from the files that users have: seven formats, each with its traps, and a report of everything that was done.
+"""Bars from the files that users have: fourteen formats, each with its traps, and a report of everything that was done.
 
     imported = importers.read(["glbx-mdp3.zip"], "ES")
     print(imported.report.text())
@@ -9,22 +9,20 @@ A file that cannot be trusted is refused with the row and the reason. Nothing is
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....errors import UsageError
 from ..bars import Bars
 from ..contracts import contract as contract_of
-from . import checks, months
-from .checks import OffGrid
-from .formats import Source
+from . import checks, levels, months
+from .options import Doubts, Options
 from .reading import Read, read_file
 from .report import File, Report, gaps, moment
 from .table import join
 
-Doubtful = Literal["refuse", "warn"]
-__all__ = ["Doubtful", "Imported", "OffGrid", "Report", "Source", "combine", "read"]
+__all__ = ["Imported", "Options", "Report", "combine", "read"]
 
 
 class Imported(NamedTuple):
@@ -34,56 +32,43 @@ class Imported(NamedTuple):
     report: Report
 
 
-def read(
-    paths: str | Path | Sequence[str | Path],
-    contract: str,
-    source: Source | None = None,
-    zone: str | None = None,
-    off_grid: OffGrid = "refuse",
-    doubtful: Doubtful = "refuse",
-) -> Imported:
-    """The bars of `contract` in one file or several: plain, .gz, .zip or .parquet.
-
-    The source is recognised by header and content unless it is named. `zone` is the clock of times that do not name
-    one. Prices between ticks are refused, or rounded and counted. Bars that look like two contracts or like those of
-    another clock are refused, or kept with a warning: a crash is as wild as a mixture.
-    """
+def read(paths: str | Path | Sequence[str | Path], contract: str, **options: Any) -> Imported:
+    """The bars of `contract` in one file or several: plain, .gz, .zip or .parquet. For `options` see `Options`."""
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not paths:
         raise UsageError("expected at least one file, got none.")
     contract_of(contract)
-    reads = [found for path in paths for found in read_file(Path(path), source, zone)]
-    return combine(reads, contract, off_grid, doubtful)
+    told = Options(**options)
+    return combine([found for path in paths for found in read_file(Path(path), contract, told)], contract, told)
 
 
-def combine(
-    reads: Sequence[Read], contract: str, off_grid: OffGrid = "refuse", doubtful: Doubtful = "refuse"
-) -> Imported:
+def combine(reads: Sequence[Read], contract: str, options: Options | None = None) -> Imported:
     """One series of bars out of what was read, every check passed."""
+    options, spec = options or Options(), contract_of(contract)
+    doubts = Doubts(options.doubtful)
     for found in reads:
         checks.order(found.table)
     whole = join([found.table for found in reads])
-    outright, spreads = months.without_spreads(whole, contract)  # these alone may have prices below 0
+    outright, spreads = months.without_spreads(whole, contract, spec.months)  # these alone may have prices below 0
     checks.rows(outright)
-    chosen = months.choose(outright)
+    chosen = months.choose(outright, contract, spec.months, doubts)
     table, duplicates = checks.without_duplicates(chosen.table)
-    ticks, rounded = checks.in_ticks(table, contract_of(contract).tick, off_grid)
+    ticks, rounded = checks.in_ticks(table, spec.tick, options.off_grid)
     found = checks.minutes(table, ticks)
     zones = " and ".join(sorted({each.zone for each in reads}))
-    doubts: list[str] = []
-
-    def doubt(row: int, reason: str, advice: str) -> None:
-        if doubtful == "refuse":
-            table.refuse(row, reason, f"{advice} If it is right as it is: --doubtful warn.")
-        doubts.append(f"row {table.line[row]}: {reason}")
-
-    busiest, unchecked = checks.clock(found, table, contract, zones, doubt)
-    identity = checks.identity(found, doubt)
-    warnings = doubts + unchecked
+    _names(reads, contract, doubts)
+    checks.jumps(found, table, spec.jump, doubts)
+    for bar, reason in levels.misplaced(found.bars, contract, spec):
+        doubts.doubt(table, int(found.row[bar]), reason, "Is the --contract right?")
+    busiest, unchecked = checks.clock(found, table, contract, zones, doubts)
+    identity = checks.identity(found, table, doubts)
+    warnings = doubts.told + unchecked + [warning for each in reads for warning in each.warnings]
     if np.isnan(identity.autocorrelation):
         warnings.append("whether two contracts are mixed is not checked: too few bars")
     if rounded:
         warnings.append(f"{rounded} rows had prices between ticks, as adjusted series do: fills are approximate")
+    if parts := int((table.volume % 1 != 0).sum()):
+        warnings.append(f"{parts} rows have volumes that are not whole: rounded")
     if not found.bars.volume.any():
         warnings.append("volume is 0 throughout: the volume feature says nothing")
     if chosen.rolls:
@@ -98,7 +83,10 @@ def combine(
         bars=len(bars.stamp),
         first=moment(int(bars.stamp[0])),
         last=moment(int(bars.stamp[-1])),
+        stamp=" and ".join(sorted({each.stamp for each in reads})),
+        assumed=list(dict.fromkeys(each for found in reads for each in found.assumed)),
         partial=sum(each.partial for each in reads),
+        cut=sum(each.cut for each in reads),
         spreads=spreads,
         other_months=chosen.other_months,
         duplicates=duplicates,
@@ -112,6 +100,14 @@ def combine(
         **gaps(bars),
     )
     return Imported(bars, report)
+
+
+def _names(reads: Sequence[Read], contract: str, doubts: Doubts) -> None:
+    """Doubts files that are called after other contracts."""
+    for each in reads:
+        if each.called and contract not in each.called:
+            reason = f"the file is called after {' and '.join(each.called)}, not after {contract}"
+            doubts.doubt(each.table, 0, reason, "Is the --contract right?")
 
 
 def _or_none(x: float) -> float | None:

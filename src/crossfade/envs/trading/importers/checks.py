@@ -1,7 +1,6 @@
 """What rows must be before they are bars: complete, in order, on the grid, one contract, on the right clock."""
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -10,17 +9,16 @@ from .. import features
 from ..bars import DAY, Bars, nearer_extreme_first
 from ..sessions import CLOSE, OPEN
 from .clock import NEW_YORK, Clock, text
+from .options import Doubts, OffGrid
 from .table import Table
 
-OffGrid = Literal["refuse", "round"]
-Doubt = Callable[[int, str, str], None]
-"""(row, reason, advice): what is done about bars that are possible, but not likely to be what they are called."""
 INDICES = ("ES", "NQ", "YM", "RTY", "MES", "MNQ", "MYM", "M2K")
 BREAK, REOPEN = 17 * 60 + 30, 18 * 60  # the exchange is closed, and has been since 2006 at least
 LARGEST = 1e7  # points; ticks of a hundredth still fit into 32 bits
 CLOSED_SHARE = 0.005  # of the bars that may lie in hours when the exchange is closed
 AUTOCORRELATION, ATR_SHARE = -0.2, 0.002  # beyond these two contracts alternate
 LEAST_RETURNS, LEAST_DAYS = 200, 5  # to judge identity and clock by
+WEEKEND = 5 * DAY  # minutes: bars so far apart at most are neighbours, a long weekend being between them
 
 
 def order(table: Table) -> None:
@@ -115,7 +113,7 @@ def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
     return Minutes(bars._replace(high_first=first), begins, True)
 
 
-def clock(found: Minutes, table: Table, contract: str, zone: str, doubt: Doubt) -> tuple[str | None, list[str]]:
+def clock(found: Minutes, table: Table, contract: str, zone: str, doubts: Doubts) -> tuple[str | None, list[str]]:
     """Doubts bars of hours when there is no trading, and an open that is not at the open; the open that was found."""
     bars = found.bars
     closed = _closed(bars)
@@ -124,7 +122,7 @@ def clock(found: Minutes, table: Table, contract: str, zone: str, doubt: Doubt) 
         row, share = int(found.row[np.flatnonzero(closed)[0]]), 100 * closed.mean()
         when = text(int(table.time[row]))
         reason = f"{when} New York time (zone {zone}): the exchange is closed then, and in {share:.1f} % of all bars"
-        doubt(row, reason, advice)
+        doubts.doubt(table, row, reason, advice)
     days = np.unique(bars.date[(bars.minute >= OPEN) & (bars.minute <= CLOSE)])
     if not len(days):
         reason = f"no bar lies in a session, {hour(OPEN)} to {hour(CLOSE)} New York time (zone {zone})"
@@ -140,8 +138,24 @@ def clock(found: Minutes, table: Table, contract: str, zone: str, doubt: Doubt) 
             f"by these times the busiest half hour of the day begins at {hour(busiest)} in New York (zone {zone}); of "
             f"{contract} it is that of the open at {hour(OPEN)}"
         )
-        doubt(row, reason, advice)
+        doubts.doubt(table, row, reason, advice)
     return hour(busiest), []
+
+
+def jumps(found: Minutes, table: Table, most: float, doubts: Doubts) -> None:
+    """Doubts the first bar that lies further from the one before, or is wider, than `most` of the price."""
+    bars = found.bars
+    before = np.concatenate([bars.open[:1], bars.close[:-1]]).astype(np.int64)
+    near = np.concatenate([[False], np.diff(bars.stamp) <= WEEKEND])
+    move = np.maximum(np.abs(bars.open - before) * near, bars.high.astype(np.int64) - bars.low)
+    share = move / np.maximum(np.maximum(np.abs(before), np.abs(bars.open)), _level(bars))
+    if len(far := np.flatnonzero(share > most)):
+        at = int(far[0])
+        reason = (
+            f"prices change by {100 * share[at]:.0f} %, more than the {100 * most:.0f} % that the contract can: "
+            "a spread or another contract among its bars"
+        )
+        doubts.doubt(table, int(found.row[at]), reason, "Import a file with a column `symbol`, or leave the rows out.")
 
 
 class Identity(NamedTuple):
@@ -151,7 +165,7 @@ class Identity(NamedTuple):
     atr_share: float  # median average true range in shares of the price
 
 
-def identity(found: Minutes, doubt: Doubt) -> Identity:
+def identity(found: Minutes, table: Table, doubts: Doubts) -> Identity:
     """Doubts bars whose prices jump to and fro as those of two contracts in one series do."""
     bars = found.bars
     session = (bars.minute >= OPEN) & (bars.minute < 16 * 60)
@@ -172,12 +186,18 @@ def identity(found: Minutes, doubt: Doubt) -> Identity:
             f"correlate by {correlation:.2f} (expected above {AUTOCORRELATION}), the average true range is "
             f"{100 * share:.2f} % of the price (expected below {100 * ATR_SHARE:.1f} %)"
         )
-        doubt(row, reason, "Keep one delivery month per session, or import a file with a column `symbol`.")
+        doubts.doubt(table, row, reason, "Keep one month per session, or import a file with a column `symbol`.")
     return Identity(correlation, share)
 
 
 def hour(minute: int) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}"
+
+
+def _level(bars: Bars) -> np.ndarray:
+    """The median price of each bar's year: what changes are measured by where a price comes near 0."""
+    years, year = np.unique(bars.date.astype("datetime64[D]").astype("datetime64[Y]"), return_inverse=True)
+    return np.array([np.median(np.abs(bars.close[year == i])) for i in range(len(years))])[year]
 
 
 def _closed(bars: Bars) -> np.ndarray:

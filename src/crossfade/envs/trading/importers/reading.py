@@ -1,25 +1,27 @@
-"""Files of any of the formats, zipped or not, as tables of rows."""
+"""Files of any of the formats as tables of rows."""
 
 import csv
-import gzip
 import hashlib
-import io
-import zipfile
-import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from ....errors import DataError, UsageError
-from . import clock, formats
+from ..contracts import CONTRACTS
+from . import clock, formats, stamps, symbols
+from .layout import Layout, layout
+from .numbers import NotOne, decimal, numbers
+from .opening import DAMAGED, Text, texts
+from .options import Dates, Decimal, Options
 from .table import Table, refuse
+from .times import Times, Unreadable, days
 
 BLOCK = 10_000  # rows that are held as text at a time
 PEEK = 1000  # rows by which a format is known
+MEND = "Mend or leave out the row."
 
 
 class Read(NamedTuple):
@@ -29,16 +31,23 @@ class Read(NamedTuple):
     source: str
     zone: str
     sha256: str
+    stamp: str = "start"
     partial: int = 0  # rows left out because their bar began before the file
+    cut: int = 0  # rows left out because they may be cut off
+    called: tuple[str, ...] = ()  # contracts in the name of the file
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_file(path: Path, source: formats.Source | None, zone: str | None) -> list[Read]:
+def read_file(path: Path, contract: str, options: Options) -> list[Read]:
     """The tables in a file; a zip has several."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file.")
     try:
-        return [_read(name, text, source, zone, digest(path)) for name, text in _texts(path)]
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, zipfile.BadZipFile, gzip.BadGzipFile) as error:
+        return [_read(text, contract, options, digest(path)) for text in texts(path)]
+    except PermissionError as error:
+        raise UsageError(f"{path}: it cannot be read: {error.strerror}.") from None
+    except (*DAMAGED, csv.Error, OSError) as error:
         raise DataError(f"{path}: expected text, plain or packed, got a damaged file ({error}). Get it anew.") from None
 
 
@@ -48,121 +57,195 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _texts(path: Path) -> Iterator[tuple[str, io.TextIOBase]]:
-    if path.suffix == ".parquet":
-        yield str(path), _parquet(path)
-    elif path.suffix == ".zip":
-        with zipfile.ZipFile(path) as bundle:
-            members = [name for name in bundle.namelist() if Path(name).suffix in (".csv", ".txt")]
-            if not members:
-                names = ", ".join(bundle.namelist()[:5])
-                raise DataError(
-                    f"{path}: expected .csv or .txt files in the zip, got {names}. Unpack and convert them."
-                )
-            for name in members:
-                with bundle.open(name) as file:
-                    yield f"{path}:{name}", io.TextIOWrapper(file, "utf-8-sig")
-    elif path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
-            yield str(path), file  # pyright: ignore[reportReturnType]
-    else:
-        with open(path, encoding="utf-8-sig") as file:
-            yield str(path), file
-
-
-def _parquet(path: Path) -> io.StringIO:
-    try:
-        from pyarrow import csv as arrow_csv, parquet  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise DataError(
-            f"{path}: parquet is read by pyarrow, which is not installed. Run `pip install pyarrow`, or save the file "
-            "as CSV."
-        ) from None
-    sink = io.BytesIO()
-    try:
-        arrow_csv.write_csv(parquet.read_table(path), sink)
-    except (ValueError, OSError) as error:  # as pyarrow's own errors are
-        raise DataError(f"{path}: expected a parquet file, got a damaged one ({error}). Get it anew.") from None
-    return io.StringIO(sink.getvalue().decode())
-
-
-def _read(name: str, text: Any, source: formats.Source | None, zone: str | None, sha256: str) -> Read:
-    first = list(islice(text, PEEK))
+def _read(text: Text, contract: str, options: Options, sha256: str) -> Read:
+    name, first = text.name, list(islice(text.lines, PEEK))
     if not any(line.strip() for line in first):
         refuse(name, 1, "the file is empty", "Expected bars, one per row.")
-    found = formats.layout(name, first, source)
-    rows = csv.reader(chain(first, text), delimiter=found.delimiter)
-    header = list(islice(rows, found.rows))
-    blocks = list(_blocks(name, rows, found, len(header)))
-    if not blocks:
-        refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
-    columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+    found = layout(name, first, options.source)
     form = formats.FORMATS[found.source]
-    time, clock_name = _utc(name, columns, zone, form.zone)
-    volume = columns["volume"]
-    used = volume[:, np.argmax((volume != 0).any(0))]
-    columns["price"] = _points(columns["price"])
-    plain = {key: columns[key] for key in ("line", "price", "symbol", "instrument")}
-    table = Table(names=(name,), file=np.zeros(len(time), np.int32), time=time, volume=used, **plain)
-    if form.stamped_at_end:
-        table = _from_end_to_start(table)
+    lines = _Ended(chain(first, text.lines))
+    columns = _columns(name, lines, found, _decimal(name, first, found, options.decimal))
+    date, assumed = _dates(name, columns, options.dates, form)
+    time, zone, more = _utc(name, columns, date, options.zone, form, found.source)
+    symbol, named = _symbol(name, found, contract, columns.symbol)
+    table = Table(
+        names=(name,),
+        file=np.zeros(len(time), np.int32),
+        line=columns.line,
+        time=time,
+        price=_points(columns.price),
+        volume=columns.volume[:, np.argmax((columns.volume != 0).any(0))],
+        symbol=symbol,
+        instrument=columns.instrument,
+    )
+    cut = int(not lines.ended and options.last_row == "drop" and found.width - 1 in found.used)
     partial = int(form.first_is_partial)
-    if len(table) == partial:
-        table.refuse(0, "it is the only bar, and partial as the first one of an export is", "Export more bars.")
-    return Read(table.where(np.arange(len(table)) >= partial), found.source, clock_name, sha256, partial)
+    if len(table) <= partial + cut:
+        why = "partial as the first one of an export is" if partial else "without an end of line: it may be cut off"
+        table.refuse(0, f"it is the only bar, and {why}", "Export more bars, or tell --last-row keep.")
+    stamped = stamps.to_start(table, options.stamp, form.stamp, found.source)
+    warnings = stamped.warnings
+    if cut:
+        warnings.append(f"row {table.line[-1]} has no end of line and may be cut off: left out (see --last-row)")
+    if text.left_out:
+        warnings.append(f"left out of the zip: {', '.join(text.left_out)}")
+    return Read(
+        table=stamped.table.where(np.arange(partial, len(table) - cut)),
+        source=found.source,
+        zone=zone,
+        sha256=sha256,
+        stamp=stamped.stamp,
+        partial=partial,
+        cut=cut,
+        called=tuple(dict.fromkeys(root for root, _ in _called(name))),
+        assumed=(*assumed, *more, *named, *stamped.assumed),
+        warnings=tuple(warnings),
+    )
 
 
-def _blocks(name: str, rows: Iterator[list[str]], found: formats.Layout, line: int) -> Iterator[dict[str, np.ndarray]]:
+class _Ended:
+    """Lines, and whether the last one that was read is ended."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.ended = lines, True
+
+    def __iter__(self) -> "_Ended":
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.ended = line.endswith("\n")
+        return line
+
+
+def _symbol(name: str, found: Layout, contract: str, column: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The symbols of the rows: of their column, else the ticker of the header, else the month in the file's name."""
+    ticker, row = found.ticker
+    codes = CONTRACTS[contract].months
+    if ticker:
+        if symbols.read(ticker, contract, codes).kind == "foreign":
+            reason = f"the header says {ticker!r}, which is no {contract}"
+            refuse(name, row, reason, "Name the right --contract, or get the right file.")
+        return np.full(len(column), ticker), []
+    months = [each for _, each in _called(name) if symbols.read(each, contract, codes).kind == "month"]
+    if found.symbol is None and found.instrument is None and len(months) == 1:
+        return np.full(len(column), months[0]), [f"all rows are of {months[0]}, by the name of the file"]
+    return column, []
+
+
+def _called(name: str) -> list[tuple[str, str]]:
+    """Contracts in the name of a file, or else in that of the zip that it lies in."""
+    outer, _, inner = name.rpartition(".zip:")
+    for each in (inner, outer):
+        if found := symbols.in_name(Path(each).name, CONTRACTS):
+            return found
+    return []
+
+
+class _Columns(NamedTuple):
+    """Columns of a file as numbers, times apart."""
+
+    line: np.ndarray
+    date: np.ndarray  # (rows, 3) as written
+    second: np.ndarray
+    offset: np.ndarray
+    price: np.ndarray  # (rows, 4)
+    volume: np.ndarray  # (rows, alternatives)
+    symbol: np.ndarray
+    instrument: np.ndarray
+    times: Times  # what their form says
+
+    def refuse(self, name: str, row: int, reason: str, advice: str = MEND) -> NoReturn:
+        refuse(name, int(self.line[row]), reason, advice)
+
+
+def _columns(name: str, lines: Iterator[str], found: Layout, mark: Decimal) -> _Columns:
     """The rows as arrays, some thousand at a time: text takes ten times the room."""
-    like = None
+    rows = csv.reader(lines, delimiter=found.delimiter, skipinitialspace=True)
+    line, times, blocks = len(list(islice(rows, found.rows))), None, []
     while block := list(islice(rows, BLOCK)):
-        lines = line + 1 + np.flatnonzero(list(map(len, block)))  # empty rows are none
+        at = line + 1 + np.flatnonzero([any(row) for row in block])  # empty rows are none
         line += len(block)
-        block = [row for row in block if row]
+        block = [row for row in block if any(row)]
         if not block:
             continue
-        if min(map(len, block)) < found.width:
-            at, width = next((i, len(row)) for i, row in enumerate(block) if len(row) < found.width)
-            refuse(name, int(lines[at]), f"expected {found.width} columns, got {width}", "Is the file cut off?")
-        texts = list(zip(*block, strict=False))
-        like = like or " ".join(texts[i][0] for i in found.time)
-        yield _arrays(name, texts, lines, found, like)
+        block = [row if len(row) <= found.width or any(row[found.width :]) else row[: found.width] for row in block]
+        if not min(map(len, block)) == max(map(len, block)) == found.width:
+            row, width = next((i, len(row)) for i, row in enumerate(block) if len(row) != found.width)
+            advice = "Is the file cut off?" if width < found.width else "Are there separators within numbers?"
+            refuse(name, int(at[row]), f"expected {found.width} columns, got {width}", advice)
+        texts = list(zip(*block, strict=True))
+        written = [" ".join(map(str.strip, cells)) for cells in zip(*(texts[i] for i in found.time), strict=True)]
+        try:
+            times = times or Times(written[0])
+            parsed = times.parse(written)
+        except Unreadable as error:
+            wrong = written[error.at]
+            why = f"; {error.reason}" if error.reason else ""
+            hint = "" if times is None or wrong == times.like else f" like {times.like!r}"
+            refuse(name, int(at[error.at]), f"expected a time{hint}, got {wrong!r}{why}", MEND)
+        number = lambda i, texts=texts, at=at: _numbers(name, texts[i], at, mark)
+        blank = np.full(len(at), "")
+        text = lambda i, texts=texts, blank=blank: blank if i is None else np.array([t.strip() for t in texts[i]])
+        price = np.stack([number(i) for i in found.sides], -1)
+        volume = np.stack([np.sum([number(i) for i in group], 0) for group in found.volume], -1)
+        blocks.append((at, *parsed, price, volume, text(found.symbol), text(found.instrument)))
+    if times is None:
+        refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
+    return _Columns(*(np.concatenate(column) for column in zip(*blocks, strict=True)), times=times)
 
 
-def _arrays(
-    name: str, texts: list[tuple[str, ...]], lines: np.ndarray, found: formats.Layout, like: str
-) -> dict[str, np.ndarray]:
-    """Columns of text as numbers; times must be written as `like` is."""
-    times = list(map(" ".join, zip(*(texts[i] for i in found.time), strict=True)))
+def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray, mark: Decimal) -> np.ndarray:
     try:
-        stamps = clock.parse(times, like)
-    except clock.Unreadable as error:
-        wrong = times[error.at]
-        hint = "" if wrong == like else f" like {like!r}"
-        refuse(name, int(lines[error.at]), f"expected a time{hint}, got {wrong!r}", "Mend or leave out the row.")
-    blank, offset = np.full(len(lines), ""), stamps.offset
-    return {
-        "line": lines,
-        "time": stamps.time,
-        "offset": np.zeros(len(lines), np.int64) if offset is None else offset,
-        "aware": np.full(len(lines), offset is not None),
-        "price": np.stack([_numbers(name, texts[i], lines) for i in found.sides], -1),
-        "volume": np.stack([_numbers(name, texts[i], lines) for i in found.volume], -1),
-        "symbol": blank if found.symbol is None else np.array(texts[found.symbol]),
-        "instrument": blank if found.instrument is None else np.array(texts[found.instrument]),
-    }
+        return numbers(texts, mark)
+    except NotOne as error:
+        refuse(name, int(lines[error.at]), f"expected a number, got {texts[error.at]!r}", MEND)
 
 
-def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray) -> np.ndarray:
-    try:
-        return np.fromiter(map(float, texts), np.float64, len(texts))
-    except ValueError:
-        for text, line in zip(texts, lines, strict=True):
-            try:
-                float(text)
-            except ValueError:
-                refuse(name, int(line), f"expected a number, got {text!r}", "Mend or leave out the row.")
-        raise
+def _decimal(name: str, lines: list[str], found: Layout, told: Decimal | None) -> Decimal:
+    """What stands before decimals, as told or by the first rows."""
+    if told is not None:
+        return told
+    rows = csv.reader(lines[found.rows :], delimiter=found.delimiter, skipinitialspace=True)
+    whole = [(found.rows + i, row) for i, row in enumerate(rows, 1) if len(row) >= found.width]
+    volumes = sorted({i for group in found.volume for i in group})
+    mark, at, shown = decimal(*([[row[i] for i in which] for _, row in whole] for which in (found.sides, volumes)))
+    if mark is None:
+        reason = f"in {shown!r} a comma or point may stand before decimals or before thousands"
+        refuse(name, whole[at][0], reason, "Tell what stands before decimals: --decimal point or --decimal comma.")
+    return mark
+
+
+def _dates(name: str, columns: _Columns, told: Dates | None, form: formats.Format) -> tuple[np.ndarray, list[str]]:
+    """Seconds of the dates, and what was assumed of their order."""
+    times, (a, b) = columns.times, columns.date.T[:2]
+    order, why, written = told, "", times.like
+    if times.written == "ymd":
+        if told not in (None, "ymd"):
+            columns.refuse(name, 0, f"{written!r} begins with the year", f"Leave out --dates {told}.")
+        order = "ymd"
+    elif order is None and times.written == "open":
+        first, second = a > 12, b > 12
+        if first.any() and second.any():
+            row = int(np.flatnonzero(first if second.argmax() < first.argmax() else second)[0])
+            columns.refuse(name, row, "here the other number is the month than in rows before")
+        if first.any() or second.any():
+            order, why = ("dmy", "a first") if first.any() else ("mdy", "a second")
+            row = int((first | second).argmax())
+            why = f"row {columns.line[row]} has {why} number above 12"
+        elif form.dates is not None:
+            order, why = form.dates, "as this source writes them"
+        elif times.dots:
+            order, why = "dmy", "as dates with points are"
+    if order is None:
+        reason = f"whether day, month or year comes first in {written!r} is left open by all rows"
+        columns.refuse(name, 0, reason, "Tell the order: --dates mdy, --dates dmy or --dates ymd.")
+    day, exists = days(columns.date, order)
+    if len(odd := np.flatnonzero(~exists)):
+        y, m, d = (int(columns.date[odd[0], order.index(part)]) for part in "ymd")
+        reason = f"expected a time like {written!r}, got day {d} of month {m} in {y}"
+        columns.refuse(name, int(odd[0]), reason)
+    return day * 86400, [f"dates are {order}, {why}"] if why else []
 
 
 def _points(price: np.ndarray) -> np.ndarray:
@@ -172,29 +255,38 @@ def _points(price: np.ndarray) -> np.ndarray:
     return np.where(price >= 2.0**63 - 1, np.nan, price * 1e-9)
 
 
-def _utc(name: str, columns: dict[str, np.ndarray], told: str | None, usual: str | None) -> tuple[np.ndarray, str]:
+def _utc(
+    name: str, columns: _Columns, date: np.ndarray, told: str | None, form: formats.Format, source: str
+) -> tuple[np.ndarray, str, list[str]]:
     """Times in UTC by the zone that the texts name, that the user has told or that is usual for the source."""
-    line, zone = int(columns["line"][0]), told or usual
-    if columns["aware"][0]:
-        if told is not None:
-            refuse(name, line, "the times name their own zone", f"Leave out --zone {told}.")
-        return columns["time"] - columns["offset"], "the zone they name"
+    times, shown = columns.times, date + columns.second
+    if (times.aware or times.zone) and told is not None:
+        columns.refuse(name, 0, "the times name their own zone", f"Leave out --zone {told}.")
+    if times.aware:
+        return shown - columns.offset, "the zone they name", []
+    if times.short and told is None:
+        reason = f"{times.short!r} behind the times is no zone: some write it all year, some by season"
+        columns.refuse(name, 0, reason, "Tell the clock with --zone, e.g. --zone America/New_York.")
+    zone = told or times.zone or form.zone
     if zone is None:
         advice = "Tell the clock they were written by with --zone, e.g. --zone America/Chicago."
-        refuse(name, line, "the times name no zone", advice)
-    time, unclear = clock.Clock(zone).to_utc(columns["time"])
+        columns.refuse(name, 0, "the times name no zone", advice)
+    time, unclear = _clock(name, columns, zone, times.zone).to_utc(shown)
     if len(rows := np.flatnonzero(unclear)):
-        refuse(
+        columns.refuse(
             name,
-            int(columns["line"][rows[0]]),
+            int(rows[0]),
             f"the clock of {zone} never showed this time, or twice: it is the hour of its change, on a weekend",
             "No bar can be from then, so the zone is wrong: tell the right one with --zone.",
         )
-    return time, zone
+    assumed = [] if told or times.zone else [f"times are by {zone}, as {source} writes them"]
+    return time, zone, assumed
 
 
-def _from_end_to_start(table: Table) -> Table:
-    """Times of the start of the bar instead of its end: a bar lasts as long as most follow one another."""
-    steps = np.diff(table.time)
-    length = int(np.bincount(steps[(steps > 0) & (steps <= 3600)], minlength=61).argmax())
-    return replace(table, time=table.time - (length if length in (1, 60) else 60))
+def _clock(name: str, columns: _Columns, zone: str, named: str | None) -> clock.Clock:
+    try:
+        return clock.Clock(zone)
+    except UsageError as error:
+        if named is None:
+            raise
+        columns.refuse(name, 0, f"the times name a zone that is not known: {error}", "Take it out, and tell --zone.")

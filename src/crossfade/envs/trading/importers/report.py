@@ -36,6 +36,10 @@ class Report:
     source: str
     zone: str
     """The clock the times were read by."""
+    stamp: str
+    """Whether they were those of the start or of the end of bars."""
+    assumed: list[str]
+    """What the files did not say, and why it was taken so."""
     files: list[File]
     rows: int
     bars: int
@@ -45,6 +49,8 @@ class Report:
     sessions: int
     partial: int
     """First bars of exports, which began before the export did, left out."""
+    cut: int
+    """Last rows without an end of line, which may be cut off, left out."""
     spreads: int
     """Rows of spreads between months, left out."""
     other_months: int
@@ -79,11 +85,12 @@ class Report:
         """For people."""
         lines = [
             f"{self.contract}: {self.bars} minute bars, {self.sessions} sessions, {self.first} to {self.last} New York",
-            f"  source      {self.source}, {self.rows} rows, times read by {self.zone}",
+            f"  source      {self.source}, {self.rows} rows, times read by {self.zone}, {self.stamp} of bars",
             f"  left out    {self.duplicates} duplicates, {self.spreads} rows of spreads, "
-            f"{self.other_months} rows of other months, {self.partial} partial bars",
+            f"{self.other_months} rows of other months, {self.partial} partial bars, {self.cut} cut off",
             f"  order       of high and low {'from bars of one second' if self.path_known else 'guessed'}",
         ]
+        lines += [f"  assumed     {each}" for each in self.assumed]
         if self.autocorrelation is not None and self.atr_share is not None:
             figures = f"autocorrelation {self.autocorrelation:.3f}, average true range {100 * self.atr_share:.3f} %"
             lines.append(f"  identity    one contract: {figures} of the price")

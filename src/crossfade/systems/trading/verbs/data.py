@@ -1,6 +1,6 @@
 """The verb that brings market data in and looks at it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,10 +22,18 @@ class Check(Common):
     """databento, firstrate, tradingview, yfinance, ninjatrader, histdata or metatrader; none recognises it."""
     zone: str | None = None
     """The clock of times that name none: America/Chicago, UTC+2, America/New_York+7."""
+    stamp: Literal["start", "end"] | None = None
+    """Whether times are those of the start or of the end of bars; none goes by the format and by edges of sessions."""
+    dates: Literal["ymd", "mdy", "dmy"] | None = None
+    """The order of day, month and year where the file leaves it open."""
+    decimal: Literal["point", "comma"] | None = None
+    """What stands before decimals where it may be thousands: 4,783 is 4783 with point, 4.783 with comma."""
+    last_row: Literal["drop", "keep"] = "drop"
+    """What to do with a last row that has no end of line: it may be cut off."""
     off_grid: Literal["refuse", "round"] = "refuse"
     """What to do with prices between ticks, as adjusted series have."""
     doubtful: Literal["refuse", "warn"] = "refuse"
-    """What to do with bars that look like two contracts mixed or like those of another clock."""
+    """What to do with bars that look like two contracts mixed, another contract's or another clock's."""
 
     def run(self) -> int:
         self._show(self._read())
@@ -33,11 +41,10 @@ class Check(Common):
 
     def _read(self) -> Any:
         from ....envs.trading import importers
-        from ....envs.trading.importers import formats
 
         with status(f"reading {self.contract}", self):
-            source = formats.named(self.source)
-            return importers.read(self.files, self.contract, source, self.zone, self.off_grid, self.doubtful)
+            told = {f.name: getattr(self, f.name) for f in fields(importers.Options)}
+            return importers.read(self.files, self.contract, **told)
 
     def _show(self, imported: Any, **more: str) -> None:
         if self.json:
