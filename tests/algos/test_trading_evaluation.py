@@ -228,6 +228,31 @@ def test_other_fill_rules_give_what_they_give_by_hand(monkeypatch, day, expected
     assert again.straddles == (min(expected.values()) < 0 < max(expected.values()))
 
 
+@pytest.mark.parametrize(
+    "words", [(), ("env.rules.gaps=ignored",), ("env.rules.fill=close", "env.rules.trail=same_bar")]
+)
+def test_the_interval_over_fill_rules_does_not_depend_on_the_rules_of_the_config(monkeypatch, words):
+    """Gaps cost $375 a day by the sound rules, whatever the config ignores."""
+    where = Stage(config(*words))
+    monkeypatch.setitem(where.__dict__, "market", hand_made([(0, 0, 0, 0)], GAP, GAP))
+    monkeypatch.setitem(where.__dict__, "dates", np.array([19_000, 19_001, 19_002]))
+    once = lambda row, state, mask: np.where(mask[:, 1] & (row == 0), Action.BUY, Action.HOLD)
+    assert sensitivity.fills(where, following(once), where.trade(once)).interval == (-250.0, -250.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), []),
+        (("env.rules.gaps=ignored",), ["gaps=ignored"]),
+        (("env.rules.intrabar=optimistic", "costs=false"), ["intrabar=optimistic", "no costs"]),
+        (("commission=0", "env.rules.break_even=sets"), ["no commission"]),
+    ],
+)
+def test_what_flatters_a_result_is_named(words, named):
+    assert sensitivity.unsound(config(*words)) == named
+
+
 def best_by_search(where: Stage, session: int) -> int:
     """Cents of a session by forward search: of all accounts that are in the same position the richest lives on."""
     env, market, (m, t) = Trading(where.config.params), where.market, where.at
@@ -260,6 +285,8 @@ def test_there_is_no_headline_when_the_fill_rule_decides_about_gain_or_loss():
     assert tearsheet.headline({"headline": made}).startswith("No headline: -$3 to $31")
     kept = tearsheet.headline({"headline": {**made, "fills_low": 3.0, "refused": False}})
     assert kept == "$20 per day (-$5 to $45 with 95 % confidence, $3 to $31 over the fill rules)."
+    flattered = tearsheet.headline({"headline": {**made, "refused": False, "unsound": ["gaps=ignored", "no costs"]}})
+    assert flattered.startswith("UNSOUND (gaps=ignored, no costs): $20 per day")
 
 
 @pytest.fixture(scope="module")

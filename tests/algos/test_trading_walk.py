@@ -55,9 +55,12 @@ def test_every_fold_is_trained_and_judged_by_days_after_those_it_learned_from(wa
 
 def test_a_walk_is_one_trial_and_each_fold_one_look_by_training_and_one_by_the_walk(walked):
     folder, found, _ = walked
-    tried = trials.read(folder, "trading")
+    whole = found["test_set"]
+    tried = trials.read(folder, "trading", TradingConfig(), whole)
     assert tried.trials == 1 == found["study"]["selection"]["trials"]
-    assert list(tried.opened.values()) == [2, 2, 1] and found["study"]["selection"]["opened"] == 1
+    assert tried.opened == 1 == found["study"]["selection"]["opened"]
+    folds = [whole.replace("all 2 folds", f"fold {fold} of 2") for fold in (0, 1)]
+    assert [trials.read(folder, "trading", TradingConfig(), fold)[::2] for fold in folds] == [(1, 2), (1, 2)]
     sharpe = found["study"]["figures"]["sharpe"]["value"]
     assert list(tried.scores.values()) == ([] if sharpe is None else [sharpe])
 
@@ -108,9 +111,9 @@ def test_eval_draws_the_course_of_a_run_through_its_checkpoints(mode, tmp_path, 
 def test_a_broken_file_of_firms_is_refused_before_anything_is_done(walked, capsys, tmp_path):
     folder, _, _ = walked
     (tmp_path / "mine.yaml").write_text("mine:\n  target: 1\n")
-    before = trials.read(folder, "trading")
+    before = (folder / trials.NAME).read_bytes()
     assert main(["eval", str(list_runs(folder)[0]), "--firms", str(tmp_path / "mine.yaml")]) == 2
-    assert "drawdown" in capsys.readouterr().err and trials.read(folder, "trading") == before
+    assert "drawdown" in capsys.readouterr().err and (folder / trials.NAME).read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [("--resamples", "1"), ("--block", "0.5")])

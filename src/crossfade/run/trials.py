@@ -2,7 +2,9 @@
 
 A good result picked from many is worth less than the same result of a single try, so the number of tries is kept where
 it cannot be forgotten. One line is appended when a run begins to train, one when it has ended, one for each evaluation;
-lines are never changed. A trial is a set of settings: a run that is resumed or repeated as it was counts once.
+lines are never changed. A trial is a set of settings: a run that is resumed or repeated as it was counts once. Trials
+are counted for each test set apart, and a test set made of files is another one when their contents are others: what
+was tried on one says nothing about luck on another.
 """
 
 import dataclasses
@@ -11,13 +13,13 @@ import hashlib
 import json
 import math
 import os
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..config import to_yaml
 from ..errors import CrossfadeError
+from .provenance import digests
 from .rundir import RunDir
 from .settings import RunConfig
 
@@ -25,12 +27,12 @@ NAME = "trials.jsonl"
 
 
 class Tried(NamedTuple):
-    """What the ledger knows."""
+    """What was tried on one test set."""
 
-    trials: int
+    trials: int  # trained to be judged by it, or judged by it
     scores: dict[str, float]  # of each trial the last known, by its digest
-    opened: dict[str, int]  # how often each test set was looked at, by training or evaluation
-    runs: dict[str, dict[str, str]]  # of each test set the trials that were judged by it, with the name of a run
+    opened: int  # how often it was looked at, by training or evaluation
+    runs: dict[str, str]  # of each trial that was judged by it, the name of a run
 
 
 def begin(run: RunDir, config: RunConfig, weights: Path | None = None, resumed_from: RunConfig | None = None) -> None:
@@ -42,7 +44,7 @@ def begin(run: RunDir, config: RunConfig, weights: Path | None = None, resumed_f
     trial = digest(config, "" if weights is None else str(weights.resolve()))
     if resumed_from is not None and digest(resumed_from) == digest(config):
         trial = _own(run) or trial
-    _append(run, {"event": "train", "trial": trial, "score": None, "test_set": ""})
+    _append(run, config, {"event": "train", "trial": trial, "score": None, "test_set": config.test_set})
 
 
 def judged(
@@ -59,16 +61,21 @@ def judged(
     """
     trial = (_own(run) or digest(config)) + ("" if step is None else f"@{step}")
     known = score if score is not None and math.isfinite(score) else None
-    _append(run, {"event": event, "trial": trial, "score": known, "test_set": test_set})
+    _append(run, config, {"event": event, "trial": trial, "score": known, "test_set": test_set})
 
 
-def read(runs_dir: Path, system: str) -> Tried:
-    """The trials of a system under this folder."""
-    rows = [row for row in _rows(runs_dir) if row["system"] == system]
-    scores = {row["trial"]: row["score"] for row in rows if row["score"] is not None}
-    opened = Counter(row["test_set"] for row in rows if row["test_set"])
-    runs = {name: {row["trial"]: row["run"] for row in rows if row["test_set"] == name} for name in opened}
-    return Tried(len({row["trial"] for row in rows}), scores, dict(opened), runs)
+def read(runs_dir: Path, system: str, config: RunConfig, test_set: str) -> Tried:
+    """The trials of a system under this folder that are judged by a test set made of the files that `config` reads.
+
+    Lines of version 0.1 do not say which contents these had, and count.
+    """
+    rows = [row for row in _rows(runs_dir) if (row["system"], row["test_set"]) == (system, test_set)]
+    data = _digest_of_sources(config)
+    rows = [row for row in rows if row.get("data", data) == data]
+    looks = [row for row in rows if row["event"] != "train"]
+    scores = {row["trial"]: row["score"] for row in looks if row["score"] is not None}
+    runs = {row["trial"]: row["run"] for row in looks}
+    return Tried(len({row["trial"] for row in rows}), scores, len(looks), runs)
 
 
 def digest(config: RunConfig, extra: str = "") -> str:
@@ -85,12 +92,19 @@ def _own(run: RunDir) -> str:
     return next((row["trial"] for row in reversed(rows) if "@" not in row["trial"]), "")
 
 
-def _append(run: RunDir, row: dict[str, Any]) -> None:
+def _digest_of_sources(config: RunConfig) -> str:
+    """The contents of the files that a run reads; empty without any."""
+    text = json.dumps(digests(config.sources), sort_keys=True) if config.sources else ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+
+
+def _append(run: RunDir, config: RunConfig, row: dict[str, Any]) -> None:
     """Adds a line in one write, so that runs side by side do not mix theirs; a torn last line is closed first."""
     facts = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "system": run.meta["system"],
         "run": run.path.name,
+        "data": _digest_of_sources(config),
     }
     line = json.dumps({**facts, **row}).encode() + b"\n"
     with open(run.path.parent.parent / NAME, "a+b") as file:

@@ -16,7 +16,7 @@ from ..config import TradingConfig
 from . import firms, ledger, statistics
 from .findings import Findings
 from .ledger import Trades
-from .sensitivity import Fills
+from .sensitivity import Fills, unsound
 from .stage import CAPITAL, StudyEffort
 
 STREAM = 0xB007  # of the bootstrap's draws, beside those of training
@@ -38,7 +38,7 @@ def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[s
         "markets": list(config.markets),
         "block": block,
         "resamples": effort.resamples,
-        "headline": _headline(daily, Fills(found.fills), drawn),
+        "headline": {**_headline(daily, Fills(found.fills), drawn), "unsound": unsound(config)},
         "figures": _with_intervals(found.columns, drawn),
         "trades": of_trades(found),
         "costs": costs(found),

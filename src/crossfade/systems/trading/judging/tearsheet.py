@@ -50,7 +50,8 @@ SAYS = {
     "figures": "Intervals hold 95 % of what the stationary bootstrap over days gives.",
     "baselines": "All in the same environment at the same costs; the difference is what the policy earned more, day by "
     "day on the same days.",
-    "fills": "The frozen policy again, under other answers to what a bar does not say.",
+    "fills": "The frozen policy again by sound rules, under every answer to which of stop and target came first; and "
+    "what ignoring gaps would give, which is no answer and not part of the interval.",
     "firms": "Accounts that go through days drawn in blocks until they pass, are lost or run out of days.",
     "selection": "Sharpe ratios are of a year. Deflated is the probability that the true one is above 0 after the best "
     "of all trials in the ledger was picked; overfitted is one that is best on half of the days and below the median "
@@ -68,13 +69,14 @@ class Table(NamedTuple):
 
 
 def headline(study: Mapping[str, Any]) -> str:
-    """The one sentence; refused where the fill rule decides whether there was a gain."""
+    """The one sentence; refused where the fill rule decides whether there was a gain. What flatters it comes first."""
     of = study["headline"]
+    under = f"UNSOUND ({', '.join(of['unsound'])}): " if of.get("unsound") else ""
     fills = f"{_money(of['fills_low'])} to {_money(of['fills_high'])} over the fill rules"
     if of["refused"]:
-        return f"No headline: {fills} per day, so the rule and not the policy decides whether there is a gain."
+        return f"{under}No headline: {fills} per day, so the rule and not the policy decides whether there is a gain."
     inside = f"{_money(of['low'])} to {_money(of['high'])} with 95 % confidence, {fills}"
-    return f"{_money(of['value'])} per day ({inside})."
+    return f"{under}{_money(of['value'])} per day ({inside})."
 
 
 def tables(study: Mapping[str, Any]) -> list[Table]:

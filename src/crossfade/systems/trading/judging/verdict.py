@@ -22,11 +22,11 @@ def judge(run: RunDir, config: TradingConfig, found: TradingEvaluation, effort: 
     trials.judged(run, config, "eval", found.metrics["eval/sharpe"], found.test_set)
     for row in curve:
         trials.judged(run, config, "eval", row["sharpe"], found.test_set, int(row["step"]))
-    tried = trials.read(run.path.parent.parent, run.meta["system"])
-    judged = [run.path.parent / name / "eval" / "daily.npy" for name in tried.runs[found.test_set].values()]
+    tried = trials.read(run.path.parent.parent, run.meta["system"], config, found.test_set)
+    judged = [run.path.parent / name / "eval" / "daily.npy" for name in tried.runs.values()]
     dailies = [np.load(path, allow_pickle=False) for path in dict.fromkeys(judged) if path.exists()]
     picked = selection(found.study["moments"], tried.trials, list(tried.scores.values()), dailies)
-    chosen = {**picked, "opened": tried.opened[found.test_set]}
+    chosen = {**picked, "opened": tried.opened}
     study = {**found.study, **({"checkpoints": curve} if curve else {}), "selection": chosen}
     firms = {name: asdict(firm) for name, firm in effort.rules.items()}
     return Judged({"firms": firms, "study": study}, sheet(found.test_set, study))

@@ -95,6 +95,6 @@ class Walk(Common):
         from ..judging.study import selection
 
         trials.judged(run, config, "eval", study["figures"]["sharpe"]["value"], name)
-        tried = trials.read(self.runs_dir, run.meta["system"])
+        tried = trials.read(self.runs_dir, run.meta["system"], config, name)
         picked = selection(study["moments"], tried.trials, list(tried.scores.values()))
-        return {**study, "selection": {**picked, "opened": tried.opened[name]}}
+        return {**study, "selection": {**picked, "opened": tried.opened}}
