@@ -5,11 +5,11 @@ import pytest
 
 from crossfade.envs.trading import facts, synthetic
 from crossfade.envs.trading.bars import Bars
-from crossfade.envs.trading.facts import END
+from crossfade.envs.trading.facts import LENGTH
 from crossfade.envs.trading.sessions import OPEN
 
 RNG = np.random.default_rng(0)
-SHAPE = 500, END - OPEN - 1
+SHAPE = 500, LENGTH - 1
 
 
 def test_kurtosis_and_variance_ratio_of_normal_returns():

@@ -11,7 +11,9 @@ DAY = 24 * 60
 class Bars(NamedTuple):
     """Bars in order of time; prices in ticks."""
 
-    stamp: Int64[np.ndarray, " bars"]  # minutes since 1970 on New York's clock, at the start of the bar
+    stamp: Int64[
+        np.ndarray, " bars"
+    ]  # minutes since 1970 on the clock of its session, New York's for most, at the start
     open: Int32[np.ndarray, " bars"]
     high: Int32[np.ndarray, " bars"]
     low: Int32[np.ndarray, " bars"]

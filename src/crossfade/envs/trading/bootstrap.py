@@ -15,6 +15,7 @@ from jaxtyping import Int64
 
 from ...errors import UsageError
 from .bars import DAY, Bars
+from .contracts import Contract, contract
 from .sessions import EPOCH, within
 from .synthetic import weekdays
 
@@ -33,9 +34,18 @@ class _Days(NamedTuple):
     high_first: np.ndarray
 
 
-def bars(of: Mapping[str, Bars], days: int, seed: int, block: float | None = None) -> dict[str, Bars]:
+def bars(
+    of: Mapping[str, Bars],
+    days: int,
+    seed: int,
+    block: float | None = None,
+    contracts: Mapping[str, Contract] | None = None,
+) -> dict[str, Bars]:
     """`days` new weekdays of the same contracts; blocks are `block` minutes long on average, a day unless given."""
-    of = {name: within(own) for name, own in of.items()}
+    contracts = contracts or {}
+    of = {name: within(own, (contracts.get(name) or contract(name)).session) for name, own in of.items()}
+    if below := [name for name, own in of.items() if len(own.low) and own.low.min() <= 0]:
+        raise UsageError(f"{below[0]}: returns of prices at or below 0 cannot be resampled. Leave those days out.")
     known, minutes = _grid(of)
     if len(known) < LEAST_DAYS:
         raise UsageError(f"expected at least {LEAST_DAYS} whole days to resample, got {len(known)}. Import more data.")

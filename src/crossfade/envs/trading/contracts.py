@@ -1,8 +1,9 @@
-"""The futures contracts by name: what a tick is worth and what a trade costs."""
+"""The futures contracts by name: what a tick is worth and what a trade costs. More may be defined: definitions.py."""
 
 from dataclasses import dataclass
 
 from ...errors import UsageError, nearest
+from .sessions import USUAL, Session
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Contract:
     """Codes of the months in which it is delivered."""
     jump: float = 0.2
     """The largest change between bars at most days apart, in shares of the price: beyond it, it is something else."""
+    currency: str = "USD"
+    """Of the worth of a tick; what is called dollars elsewhere is this."""
+    session: Session = USUAL
+    """When it is traded."""
 
 
 _QUARTERS = "HMUZ"

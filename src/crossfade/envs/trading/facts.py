@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from .bars import Bars
-from .contracts import contract
-from .sessions import OPEN, within
+from .contracts import Contract, contract
+from .sessions import Session, within
 
-END = 16 * 60
-LUNCH = 12 * 60, 13 * 60 + 30
+LENGTH = 390  # minutes from the open that figures are made of: to 16:00 in New York
+LUNCH = 150, 240  # of these
 LAGS = range(2, 11)
 LEAST = 10  # returns that a figure needs at least
 LEVERAGE_DAYS = 1000
@@ -46,17 +46,18 @@ class Fact(NamedTuple):
         return {**self._asdict(), "value": None if np.isnan(self.value) else self.value, "holds": self.holds}
 
 
-def facts(name: str, bars: Bars) -> list[Fact]:
-    """The stylised facts of a contract's bars."""
-    bars = within(bars)
-    r, volume, spread = _days(bars)
+def facts(name: str, bars: Bars, spec: Contract | None = None) -> list[Fact]:
+    """The stylised facts of a contract's bars; `spec` is that of one that is not built in."""
+    spec = spec or contract(name)
+    bars = within(bars, spec.session)
+    r, volume, spread = _days(bars, spec.session)
     size = np.abs(r)
     usual = np.nansum(size, 0) / np.maximum(np.isfinite(size).sum(0), 1)
     calm = size / np.where(usual > 0, usual, np.nan)  # freed from the shape of the day
     kurtosis = {n: _kurtosis(_sums(r, n)) for n in (1, 30)}
     parkinson = np.sqrt(_ratio(_mean(spread**2) / (4 * np.log(2)), _mean(r**2)))
-    minute = OPEN + 1 + np.arange(r.shape[1])
-    lively = _mean(r[:, minute < OPEN + 30] ** 2)
+    minute = 1 + np.arange(r.shape[1])
+    lively = _mean(r[:, minute < 30] ** 2)
     lunch = _mean(r[:, (minute >= LUNCH[0]) & (minute < LUNCH[1])] ** 2)
     sane = (bars.low <= np.minimum(bars.open, bars.close)) & (bars.high >= np.maximum(bars.open, bars.close))
     return [
@@ -84,18 +85,20 @@ def facts(name: str, bars: Bars) -> list[Fact]:
             float(sane.mean()),
             1,
             1,
-            f"low <= open, close <= high, in ticks of {contract(name).tick:g}",
+            f"low <= open, close <= high, in ticks of {spec.tick:g}",
         ),
     ]
 
 
-def _days(bars: Bars) -> tuple[Returns, Returns, Returns]:
+def _days(bars: Bars, session: Session) -> tuple[Returns, Returns, Returns]:
     """Returns, volume and log range by day and minute after the first; nan where a bar is missing."""
-    of = bars.where((bars.minute >= OPEN) & (bars.minute < END))
+    since = bars.minute - session.open
+    of = bars.where((since >= 0) & (since < LENGTH))
     days, day = np.unique(of.date, return_inverse=True)
-    table = np.full((4, len(days), END - OPEN), np.nan)
-    at = day, of.minute - OPEN
-    for column, values in zip(table, (np.log(of.close), of.volume, np.log(of.high), np.log(of.low)), strict=True):
+    table = np.full((4, len(days), LENGTH), np.nan)
+    at = day, of.minute - session.open
+    log = lambda ticks: np.log(np.where(ticks > 0, ticks, np.nan))  # crude oil was below 0 once
+    for column, values in zip(table, (log(of.close), of.volume, log(of.high), log(of.low)), strict=True):
         column[at] = values
     close, volume, high, low = table
     return np.diff(close, axis=1), volume[:, 1:], (high - low)[:, 1:]
@@ -150,10 +153,11 @@ def _hill(r: Returns, share: float = 0.01) -> float:
 
 
 def _closes(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
-    """Log price at the first and the last bar of each day."""
+    """Log price at the first and the last bar of each day on which both are above 0."""
     _, first = np.unique(bars.date, return_index=True)
     last = np.concatenate([first[1:], [len(bars.stamp)]]) - 1
-    return np.log(bars.open[first]), np.log(bars.close[last])
+    above = (bars.open[first] > 0) & (bars.close[last] > 0)
+    return np.log(bars.open[first][above]), np.log(bars.close[last][above])
 
 
 def _leverage(bars: Bars) -> float:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Float32, Int32
 from scipy.signal import lfilter
 
 from .bars import Bars
-from .sessions import CLOSE, OPEN
+from .sessions import USUAL, Session
 
 WARM_UP = 60
 """Bars whose features are not yet worth seeing."""
@@ -25,12 +25,12 @@ def atr64(bars: Bars, n: int = 14) -> Int32[np.ndarray, " bars"]:
     return np.maximum(1, 64 * (total[n:] - total[:-n]) // n).astype(np.int32)
 
 
-def sound(bars: Bars, atr: Int32[np.ndarray, " bars"]) -> Float32[np.ndarray, "bars 11"]:
+def sound(bars: Bars, atr: Int32[np.ndarray, " bars"], session: Session = USUAL) -> Float32[np.ndarray, "bars 11"]:
     """Return, range and place in it, volume, distances to mean, VWAP and ten bars ago, RSI, MACD, time of day."""
     close, unit = bars.close.astype(np.float64), atr / 64
     before = np.where(_first_of_session(bars), close, np.concatenate([close[:1], close[:-1]]))
     spread = (bars.high - bars.low).astype(np.float64)
-    turn = 2 * np.pi * (bars.minute - OPEN) / (CLOSE - OPEN)
+    turn = 2 * np.pi * (bars.minute - session.open) / (session.close - session.open)
     columns = [
         (close - before) / unit,
         spread / unit,
@@ -47,9 +47,10 @@ def sound(bars: Bars, atr: Int32[np.ndarray, " bars"]) -> Float32[np.ndarray, "b
     return np.clip(np.stack(columns, -1), -10, 10).astype(np.float32)
 
 
-def seed8(bars: Bars, tick: float) -> Float32[np.ndarray, "bars 11"]:
+def seed8(bars: Bars, tick: float, session: Session = USUAL) -> Float32[np.ndarray, "bars 11"]:
     """close, volume, SMA 5 and 20, RSI, MACD, momentum, ATR, all raw; hour / 24, minutes since open and to close."""
     close = bars.close * tick
+    earlier = _before(close, 10)
     columns = [
         close,
         bars.volume,
@@ -57,11 +58,11 @@ def seed8(bars: Bars, tick: float) -> Float32[np.ndarray, "bars 11"]:
         _mean(close, 20),
         _rsi(close),
         _ema(close, 12) - _ema(close, 26),
-        close / _before(close, 10),
+        np.divide(close, earlier, out=np.ones_like(close), where=earlier != 0),
         atr64(bars) / 64 * tick,
         bars.minute // 60 / 24,
-        bars.minute - OPEN,
-        CLOSE - bars.minute,
+        bars.minute - session.open,
+        session.close - bars.minute,
     ]
     return np.stack(columns, -1).astype(np.float32)
 

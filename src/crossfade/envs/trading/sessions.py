@@ -1,5 +1,6 @@
 """When a session begins and ends, and on which days it ends early."""
 
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -13,6 +14,31 @@ WARM_UP, OPEN, CLOSE, EARLY_CLOSE = 8 * 60 + 30, 9 * 60 + 30, 16 * 60 + 59, 12 *
 LEAST = 30
 """Bars that an episode has before it at least."""
 EPOCH = date(1970, 1, 1)
+NEW_YORK = "America/New_York"
+
+
+@dataclass(frozen=True)
+class Session:
+    """When a contract is traded here, by the clock of its bars. The hour before is seen, but not traded."""
+
+    zone: str = NEW_YORK
+    open: int = OPEN
+    """Minute of the day of its first bar."""
+    close: int = CLOSE
+    """Minute of its last bar."""
+
+    @property
+    def here(self) -> bool:
+        """Whether it keeps the hours and the calendar of the United States: closed around 17:45, short on half-days."""
+        return self.zone == NEW_YORK
+
+    @property
+    def place(self) -> str:
+        """`New York`."""
+        return self.zone.rpartition("/")[2].replace("_", " ")
+
+
+USUAL = Session()
 
 
 class Sessions(NamedTuple):
@@ -23,13 +49,14 @@ class Sessions(NamedTuple):
     start: Int32[np.ndarray, " starts"]
 
 
-def within(bars: Bars) -> Bars:
+def within(bars: Bars, session: Session = USUAL) -> Bars:
     """The bars of the warm-up hour and of the session, half-days cut at their early close."""
-    end = np.where(np.isin(bars.date, _half_days(bars)), EARLY_CLOSE, CLOSE)
-    return bars.where((bars.minute >= WARM_UP) & (bars.minute <= end))
+    short = np.isin(bars.date, _half_days(bars)) & session.here
+    end = np.where(short, np.minimum(EARLY_CLOSE, session.close), session.close)
+    return bars.where((bars.minute >= session.open - (OPEN - WARM_UP)) & (bars.minute <= end))
 
 
-def sessions(bars: Bars, warm_up: int) -> Sessions:
+def sessions(bars: Bars, warm_up: int, session: Session = USUAL) -> Sessions:
     """Last bars, bars after which an entry is possible, and bars after which an episode may begin.
 
     A session ends with its last bar in the data, so a day that breaks off early is flat early too.
@@ -38,11 +65,16 @@ def sessions(bars: Bars, warm_up: int) -> Sessions:
     last = np.ones(n, bool)
     last[:-1] = bars.date[1:] != bars.date[:-1]
     may_enter = np.zeros(n, bool)
-    may_enter[:-1] = ~last[:-1] & ~last[1:] & (bars.minute[1:] >= OPEN)
+    may_enter[:-1] = ~last[:-1] & ~last[1:] & (bars.minute[1:] >= session.open)
     ends = np.flatnonzero(last)
     left = ends[np.searchsorted(ends, np.arange(n))] - np.arange(n)
     start = np.flatnonzero(may_enter & (left >= LEAST) & (np.arange(n) >= warm_up))
     return Sessions(last, may_enter, start.astype(np.int32))
+
+
+def clock_time(minute: int) -> str:
+    """`09:30` of a minute of the day."""
+    return f"{minute // 60:02d}:{minute % 60:02d}"
 
 
 def half_days(year: int) -> list[date]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ...algos.ppo.architecture import Architecture
 from ...algos.ppo.config import PPOConfig
-from ...envs.trading.contracts import contract
+from ...envs.trading.contracts import Contract, contract
 from ...envs.trading.importers import store
 from ...envs.trading.params import RULES, Rules, TradingParams
 from ...envs.trading.synthetic import Mode as MarketMode
@@ -86,9 +86,13 @@ class TradingConfig(PPOConfig):
         super().__post_init__()
         if not self.markets:
             raise UsageError("markets: expected at least one contract, got none.")
-        for name in self.markets:
-            if (most := contract(name).max_contracts) < self.contracts:
+        for name, spec in self.specs.items():
+            if (most := spec.max_contracts) < self.contracts:
                 raise UsageError(f"contracts: expected 1 to {most} of {name}, got {self.contracts}.")
+        if len(money := {spec.currency for spec in self.specs.values()}) > 1:
+            raise UsageError(
+                f"markets: expected contracts of one currency in one account, got {', '.join(sorted(money))}."
+            )
         if len(set(self.markets)) < len(self.markets):
             raise UsageError(f"markets: expected each contract once, got {','.join(self.markets)}.")
         if self.fold >= max(self.folds, 1):
@@ -105,6 +109,13 @@ class TradingConfig(PPOConfig):
     def params(self) -> TradingParams:
         """The rules of the environment, those of `rules` in place."""
         return self.env if self.rules == "sound" else replace(self.env, rules=RULES[self.rules])
+
+    @property
+    def specs(self) -> dict[str, Contract]:
+        """The contracts of the markets; users' own are stored with their bars."""
+        if self.data is None:
+            return {name: contract(name) for name in self.markets}
+        return {name: store.spec(Path(self.data), name) for name in self.markets}
 
     @property
     def sources(self) -> tuple[Path, ...]:

@@ -14,6 +14,7 @@ from jaxtyping import Int64
 
 from ...envs.trading import bootstrap, build, splits, synthetic
 from ...envs.trading.bars import Bars
+from ...envs.trading.contracts import Contract, contract
 from ...envs.trading.importers import store
 from ...envs.trading.market import Market
 from ...envs.trading.sessions import within
@@ -57,7 +58,8 @@ def held_out(config: TradingConfig) -> Market:
 
 def dates(config: TradingConfig) -> tuple[Int64[np.ndarray, " _"], ...]:
     """Days since 1970 of the bars of `held_out`, market by market."""
-    return tuple(within(of).date for of in _bars(_part(config, "judge").source).values())
+    found, specs = _bars(_part(config, "judge").source), config.specs
+    return tuple(within(of, specs[name].session).date for name, of in found.items())
 
 
 def _part(config: TradingConfig, side: Literal["learn", "judge"]) -> _Part:
@@ -87,20 +89,27 @@ def _bars(source: _Source) -> dict[str, Bars]:
 
 @lru_cache(maxsize=4)
 def _market(part: _Part, features: Literal["sound", "seed8"], costs: bool) -> Market:
-    bars = _bars(part.source)
+    bars, specs = _bars(part.source), _specs(part.source)
     if part.resample:
         learned = _days(part, bars)
-        whole = bootstrap.bars({name: of.where(np.isin(of.date, learned)) for name, of in bars.items()}, *part.resample)
-        made = build.market(whole, features, costs)
+        whole = {name: of.where(np.isin(of.date, learned)) for name, of in bars.items()}
+        made = build.market(bootstrap.bars(whole, *part.resample, contracts=specs), features, costs, contracts=specs)
     else:
-        made = build.market(bars, features, costs, None if part.side == "all" else _days(part, bars))
+        days = None if part.side == "all" else _days(part, bars)
+        made = build.market(bars, features, costs, days, specs)
     for array in made:
         array.flags.writeable = False  # shared by whoever asks for the same market
     return made
 
 
+def _specs(source: _Source) -> dict[str, Contract]:
+    if source.folder is None:
+        return {name: contract(name) for name in source.names}
+    return {name: store.spec(Path(source.folder), name) for name in source.names}
+
+
 def _days(part: _Part, bars: dict[str, Bars]) -> Int64[np.ndarray, " days"]:
-    days = build.session_days(bars)
+    days = build.session_days(bars, _specs(part.source))
     if part.folds:
         split = splits.walk_forward(len(days), part.folds, part.embargo)[part.fold]
     else:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ...envs.trading.contracts import contract
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import TradingParams
 from ...envs.trading.trading_numpy import Trading
@@ -92,7 +91,7 @@ def evaluate(config: TradingConfig, trader: Trader, effort: StudyEffort | None =
         arrays={**arrays, "days": stage.days, **scripts, **_shown(stage, found, findings.trades)},
         study=study(config, findings, effort),
         findings=findings,
-        files={"trades.csv": ledger.to_csv(findings.trades, config.markets, data.dates(config), stage.market)},
+        files={"trades.csv": ledger.to_csv(findings.trades, config.specs, data.dates(config), stage.market)},
     )
 
 
@@ -104,7 +103,7 @@ def _shown(stage: Stage, found: Record, listed: Trades) -> dict[str, np.ndarray]
         return {}
     chosen = traded[np.argsort(session[traded], kind="stable")[len(traded) // 2]]
     m, t = (int(column[chosen]) for column in stage.at)
-    tick, bars = contract(stage.config.markets[m]).tick, slice(t, int(found.state.t[chosen]) + 1)
+    tick, bars = list(stage.config.specs.values())[m].tick, slice(t, int(found.state.t[chosen]) + 1)
     mine = Trades(*(column[listed.session == chosen] for column in listed))
     prices = mine.entry * tick, mine.exit * tick
     return {

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Float64, Int32, Int64
 
 from .. import features
 from ..bars import DAY, Bars, nearer_extreme_first
-from ..sessions import CLOSE, OPEN
-from .clock import NEW_YORK, Clock, text
+from ..sessions import OPEN, Session, clock_time
+from .clock import Clock, text
 from .options import Doubts, OffGrid
 from .table import Table
 
@@ -17,6 +17,7 @@ BREAK, REOPEN = 17 * 60 + 30, 18 * 60  # the exchange is closed, and has been si
 LARGEST = 1e7  # points; ticks of a hundredth still fit into 32 bits
 CLOSED_SHARE = 0.005  # of the bars that may lie in hours when the exchange is closed
 AUTOCORRELATION, ATR_SHARE = -0.2, 0.002  # beyond these two contracts alternate
+LIVELY = 390  # minutes from the open by which identity is judged
 LEAST_RETURNS, LEAST_DAYS = 200, 5  # to judge identity and clock by
 WEEKEND = 5 * DAY  # minutes: bars so far apart at most are neighbours, a long weekend being between them
 
@@ -27,8 +28,8 @@ def order(table: Table) -> None:
     table.refuse_where(back, "it is earlier than the row before", "Sort the file by time, oldest first.")
 
 
-def rows(table: Table) -> None:
-    """Refuses what no bar can be."""
+def rows(table: Table, negative: bool = False) -> None:
+    """Refuses what no bar can be; prices at or below 0 too, unless they may be `negative`."""
     o, h, l, c = table.price.T  # noqa: E741
     mend = "Mend or leave out the row."
     table.refuse_where(
@@ -36,8 +37,10 @@ def rows(table: Table) -> None:
         "open {open}, high {high}, low {low}, close {close}: not all are numbers",
         mend,
     )
-    table.refuse_where((table.price <= 0).any(1), "a price of {low} is not above 0", mend)
-    table.refuse_where((table.price > LARGEST).any(1), f"a price of {{high}} is above {LARGEST:.0f}", mend)
+    if not negative:
+        advice = f"{mend} If it was one, as of crude oil in April 2020: --negative."
+        table.refuse_where((table.price <= 0).any(1), "a price of {low} is not above 0", advice)
+    table.refuse_where((np.abs(table.price) > LARGEST).any(1), f"a price of {{high}} is above {LARGEST:.0f}", mend)
     table.refuse_where(h < l, "the high {high} is below the low {low}", mend)
     table.refuse_where(
         (np.maximum(o, c) > h) | (np.minimum(o, c) < l),
@@ -84,8 +87,8 @@ class Minutes(NamedTuple):
     path_known: bool  # whether `high_first` is known rather than guessed
 
 
-def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
-    """Bars of one minute, put together from bars of one second where those are what the file has."""
+def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"], zone: str) -> Minutes:
+    """Bars of one minute by the clock of `zone`, put together from bars of one second where the file has those."""
     second = table.time % 60
     by_minute = not second.any()
     if len(np.unique(second)) == 1 and second[0]:
@@ -96,7 +99,7 @@ def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
         table.refuse(1, f"bars are {usual} s apart", "Expected bars of one minute or of one second.")
     if usual == 60:
         table.refuse_where(second > 0, "it does not begin on the minute, as most bars do", "Mend or leave out the row.")
-    stamp = Clock(NEW_YORK).of(table.time) // 60
+    stamp = Clock(zone).of(table.time) // 60
     begins = np.flatnonzero(np.concatenate([[True], np.diff(table.time // 60) > 0]))
     o, h, l, c = ticks.T  # noqa: E741
     high, low = np.maximum.reduceat(h, begins), np.minimum.reduceat(l, begins)
@@ -113,19 +116,22 @@ def minutes(table: Table, ticks: Int32[np.ndarray, "rows 4"]) -> Minutes:
     return Minutes(bars._replace(high_first=first), begins, True)
 
 
-def clock(found: Minutes, table: Table, contract: str, zone: str, doubts: Doubts) -> tuple[str | None, list[str]]:
+def clock(
+    found: Minutes, table: Table, contract: str, session: Session, zone: str, doubts: Doubts
+) -> tuple[str | None, list[str]]:
     """Doubts bars of hours when there is no trading, and an open that is not at the open; the open that was found."""
-    bars = found.bars
-    closed = _closed(bars)
+    bars, place = found.bars, session.place
+    closed = _closed(bars, session)
     advice = "The times are of another clock: tell which with --zone."
     if closed.mean() > CLOSED_SHARE:
         row, share = int(found.row[np.flatnonzero(closed)[0]]), 100 * closed.mean()
-        when = text(int(table.time[row]))
-        reason = f"{when} New York time (zone {zone}): the exchange is closed then, and in {share:.1f} % of all bars"
+        when = text(int(table.time[row]), session.zone)
+        reason = f"{when} {place} time (zone {zone}): the exchange is closed then, and in {share:.1f} % of all bars"
         doubts.doubt(table, row, reason, advice)
-    days = np.unique(bars.date[(bars.minute >= OPEN) & (bars.minute <= CLOSE)])
+    days = np.unique(bars.date[(bars.minute >= session.open) & (bars.minute <= session.close)])
     if not len(days):
-        reason = f"no bar lies in a session, {hour(OPEN)} to {hour(CLOSE)} New York time (zone {zone})"
+        hours = f"{clock_time(session.open)} to {clock_time(session.close)} {place} time"
+        reason = f"no bar lies in a session, {hours} (zone {zone})"
         table.refuse(int(found.row[0]), reason, advice)
     if contract not in INDICES:
         return None, [f"the clock is checked by closing hours alone: the busiest half hour of {contract} is not known"]
@@ -135,20 +141,16 @@ def clock(found: Minutes, table: Table, contract: str, zone: str, doubts: Doubts
     if not OPEN <= busiest <= OPEN + 30:
         row = int(found.row[np.flatnonzero(bars.minute >= busiest)[0]])
         reason = (
-            f"by these times the busiest half hour of the day begins at {hour(busiest)} in New York (zone {zone}); of "
-            f"{contract} it is that of the open at {hour(OPEN)}"
+            f"by these times the busiest half hour of the day begins at {clock_time(busiest)} in New York "
+            f"(zone {zone}); of {contract} it is that of the open at {clock_time(OPEN)}"
         )
         doubts.doubt(table, row, reason, advice)
-    return hour(busiest), []
+    return clock_time(busiest), []
 
 
 def jumps(found: Minutes, table: Table, most: float, doubts: Doubts) -> None:
     """Doubts the first bar that lies further from the one before, or is wider, than `most` of the price."""
-    bars = found.bars
-    before = np.concatenate([bars.open[:1], bars.close[:-1]]).astype(np.int64)
-    near = np.concatenate([[False], np.diff(bars.stamp) <= WEEKEND])
-    move = np.maximum(np.abs(bars.open - before) * near, bars.high.astype(np.int64) - bars.low)
-    share = move / np.maximum(np.maximum(np.abs(before), np.abs(bars.open)), _level(bars))
+    share = moves(found.bars)
     if len(far := np.flatnonzero(share > most)):
         at = int(far[0])
         reason = (
@@ -158,6 +160,14 @@ def jumps(found: Minutes, table: Table, most: float, doubts: Doubts) -> None:
         doubts.doubt(table, int(found.row[at]), reason, "Import a file with a column `symbol`, or leave the rows out.")
 
 
+def moves(bars: Bars) -> Float64[np.ndarray, " bars"]:
+    """How far each bar lies from its neighbour before, or how wide it is if that is more, in shares of the price."""
+    before = np.concatenate([bars.open[:1], bars.close[:-1]]).astype(np.int64)
+    near = np.concatenate([[False], np.diff(bars.stamp) <= WEEKEND])
+    move = np.maximum(np.abs(bars.open - before) * near, bars.high.astype(np.int64) - bars.low)
+    return move / np.maximum(np.maximum(np.abs(before), np.abs(bars.open)), _level(bars))
+
+
 class Identity(NamedTuple):
     """Figures by which one contract is told from two that alternate; nan where there are too few bars."""
 
@@ -165,19 +175,20 @@ class Identity(NamedTuple):
     atr_share: float  # median average true range in shares of the price
 
 
-def identity(found: Minutes, table: Table, doubts: Doubts) -> Identity:
+def identity(found: Minutes, table: Table, hours: Session, doubts: Doubts) -> Identity:
     """Doubts bars whose prices jump to and fro as those of two contracts in one series do."""
     bars = found.bars
-    session = (bars.minute >= OPEN) & (bars.minute < 16 * 60)
+    session = (bars.minute >= hours.open) & (bars.minute < hours.open + LIVELY)
     of = bars.where(session if session.any() else np.ones_like(session))
     follows = np.diff(of.stamp) == 1
-    returns = np.where(follows, np.diff(np.log(of.close)), np.nan)
+    change = np.diff(np.log(of.close)) if (of.close > 0).all() else np.diff(of.close) / _level(of)[1:]
+    returns = np.where(follows, change, np.nan)
     pairs = np.stack([returns[:-1], returns[1:]])[:, follows[:-1] & follows[1:]]
     if pairs.shape[1] < LEAST_RETURNS:
         return Identity(float("nan"), float("nan"))
     spread = pairs.std(1)
     correlation = float(np.corrcoef(pairs)[0, 1]) if spread.all() else 0.0
-    share = float(np.median(features.atr64(of) / 64 / of.close))
+    share = float(np.median(features.atr64(of) / 64 / np.maximum(np.abs(of.close), 1)))
     if correlation < AUTOCORRELATION or share > ATR_SHARE:
         jump = np.abs(np.diff(bars.close)) * (np.diff(bars.stamp) == 1)
         row = int(found.row[int(jump.argmax()) + 1])
@@ -190,22 +201,18 @@ def identity(found: Minutes, table: Table, doubts: Doubts) -> Identity:
     return Identity(correlation, share)
 
 
-def hour(minute: int) -> str:
-    return f"{minute // 60:02d}:{minute % 60:02d}"
-
-
 def _level(bars: Bars) -> np.ndarray:
     """The median price of each bar's year: what changes are measured by where a price comes near 0."""
     years, year = np.unique(bars.date.astype("datetime64[D]").astype("datetime64[Y]"), return_inverse=True)
     return np.array([np.median(np.abs(bars.close[year == i])) for i in range(len(years))])[year]
 
 
-def _closed(bars: Bars) -> np.ndarray:
-    """Whether the exchange is closed: for half an hour every day, and over the weekend."""
+def _closed(bars: Bars, session: Session) -> np.ndarray:
+    """Whether the exchange is closed: for half an hour every day, and over the weekend; abroad on Saturdays."""
     weekday = (bars.date + 3) % 7  # Monday is 0; 1970 began on a Thursday
     daily = (bars.minute >= BREAK) & (bars.minute < REOPEN)
     weekend = (weekday == 5) | ((weekday == 4) & (bars.minute >= BREAK)) | ((weekday == 6) & (bars.minute < REOPEN))
-    return daily | weekend
+    return daily | weekend if session.here else weekday == 5
 
 
 def _busiest(bars: Bars) -> int | None:

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from ....errors import UsageError
+from ..sessions import NEW_YORK
 
 Seconds = Int64[np.ndarray, " rows"]
 QUARTER = 15 * 60  # clocks are changed on a quarter of the hour
-NEW_YORK = "America/New_York"
 
 
 class Clock:
@@ -55,6 +55,6 @@ def _offset(shown: datetime, zone: ZoneInfo, fold: int) -> int:
     return int(offset.total_seconds())
 
 
-def text(utc: int) -> str:
-    """`2024-01-02 09:30` in New York."""
-    return datetime.fromtimestamp(utc, ZoneInfo(NEW_YORK)).strftime("%Y-%m-%d %H:%M")
+def text(utc: int, zone: str = NEW_YORK) -> str:
+    """`2024-01-02 09:30` in New York, or elsewhere."""
+    return datetime.fromtimestamp(utc, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")

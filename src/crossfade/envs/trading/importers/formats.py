@@ -6,7 +6,7 @@ A new source is a row of `FORMATS`. Separators, encodings, forms of times and nu
 from dataclasses import dataclass
 
 from ....errors import UsageError, nearest
-from .clock import NEW_YORK
+from ..sessions import NEW_YORK
 from .options import Dates, Stamp
 
 VOLUMES = ("volume", "vol", "totalvolume", "total_volume")

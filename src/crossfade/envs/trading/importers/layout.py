@@ -58,7 +58,7 @@ def layout(name: str, lines: Sequence[str], source: str | None) -> Layout:
     found = {word: i for i, word in reversed(list(enumerate(header)))}
     sides = [word if word in found or word != "close" else "last" for word in SIDES]
     volumes = _volumes(form, found)
-    time = _time(header)
+    time = time_columns(header)
     missing = [side for side in sides if side not in found] + ([] if volumes else ["volume"])
     if missing := ([] if time else ["time"]) + [{"last": "close"}.get(word, word) for word in missing]:
         reason = f"no column {', '.join(missing)}; there are {', '.join(header)}"
@@ -129,7 +129,7 @@ def _tickers(lines: Sequence[str], delimiter: str) -> set[str]:
     return {found[1] for cell in cells_of(lines[0], delimiter) if (found := re.match(r"\('[^']*', '([^']+)'", cell))}
 
 
-def _time(header: list[str]) -> tuple[int, ...]:
+def time_columns(header: list[str]) -> tuple[int, ...]:
     """The column of the time, or the two of date and time; a first one without a name is an index."""
     for word in WHOLE_TIMES:
         if word in header:

@@ -2,7 +2,8 @@
 
 The month of a session is the one that had the most volume in the session before, of the first its own: known in time,
 and what traders do. A month is only left for a later one. Codes come again after ten years, so a month is its code and
-its year. Sessions are those of the exchange, from 18:00 in New York to 17:00 of the day they are named after.
+its year. Sessions are those of the exchange, from 18:00 in New York to 17:00 of the day they are named after; elsewhere
+they are days.
 """
 
 from typing import NamedTuple
@@ -10,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
+from ..contracts import Contract
+from ..sessions import Session
 from . import symbols
-from .clock import NEW_YORK, Clock
+from .clock import Clock
 from .options import Doubts
 from .table import Table
 
@@ -66,15 +69,15 @@ def without_spreads(table: Table, contract: str, codes: str) -> tuple[Table, int
     return table, int(spread.sum())
 
 
-def choose(table: Table, contract: str, codes: str, doubts: Doubts) -> Chosen:
+def choose(table: Table, contract: str, spec: Contract, doubts: Doubts) -> Chosen:
     """The rows of the traded month of each session."""
-    kind = symbols.read(str(table.symbol[0]), contract, codes).kind
-    names, month = _delivered(table, contract, codes) if kind == "month" else _numbered(table)
+    kind = symbols.read(str(table.symbol[0]), contract, spec.months).kind
+    names, month = _delivered(table, contract, spec) if kind == "month" else _numbered(table)
     if kind == "continuous":
-        return Chosen(table, _rolls(table, names, month, {}), 0)
+        return Chosen(table, _rolls(table, names, month, {}, spec.session), 0)
     if len(names) == 1:
         return Chosen(table, [], 0)
-    day, session = np.unique(sessions(table.time), return_inverse=True)
+    day, session = np.unique(sessions(table.time, spec.session), return_inverse=True)
     volume = np.zeros((len(day), len(names)))
     np.add.at(volume, (session, month), table.volume)
     present = np.bincount(session * len(names) + month, minlength=volume.size).reshape(volume.shape) > 0
@@ -87,19 +90,21 @@ def choose(table: Table, contract: str, codes: str, doubts: Doubts) -> Chosen:
     keep = month == held[session]
     before = {(int(d), j): float(volume[i - 1, j]) for i, d in enumerate(day) for j in range(len(names))}
     kept = table.where(keep)
-    return Chosen(kept, _rolls(kept, names, month[keep], before), len(table) - len(kept))
+    return Chosen(kept, _rolls(kept, names, month[keep], before, spec.session), len(table) - len(kept))
 
 
-def sessions(time: Int64[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
+def sessions(time: Int64[np.ndarray, " rows"], session: Session) -> Int64[np.ndarray, " rows"]:
     """The day, since 1970, whose session each time belongs to."""
-    return (Clock(NEW_YORK).of(time) + EVENING) // DAY
+    return (Clock(session.zone).of(time) + EVENING * session.here) // DAY
 
 
-def _delivered(table: Table, contract: str, codes: str) -> Months:
+def _delivered(table: Table, contract: str, spec: Contract) -> Months:
     """Months by code and year: where one digit leaves the decade open, the first that is not yet over."""
     written, which = np.unique(table.symbol, return_inverse=True)
-    of = [symbols.read(str(symbol), contract, codes) for symbol in written]
-    now = sessions(table.time).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) + 12 * 1970
+    of = [symbols.read(str(symbol), contract, spec.months) for symbol in written]
+    now = (
+        sessions(table.time, spec.session).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) + 12 * 1970
+    )
     month, year, digits = (np.array([getattr(s, f) for s in of])[which] for f in ("month", "year", "digits"))
     earliest = -((month - 1 - now) // 12)  # the first year in which the month of delivery is not over
     year = np.where(digits == 1, earliest + (year - earliest) % 10, year)
@@ -139,12 +144,16 @@ def _held(volume: np.ndarray, present: np.ndarray, ordered: bool) -> Int64[np.nd
 
 
 def _rolls(
-    table: Table, names: list[str], month: Int64[np.ndarray, " rows"], volumes: dict[tuple[int, int], float]
+    table: Table,
+    names: list[str],
+    month: Int64[np.ndarray, " rows"],
+    volumes: dict[tuple[int, int], float],
+    session: Session,
 ) -> list[Roll]:
     """Every change of the month from one row to the next; `volumes` are those of the session before."""
-    found, session = [], sessions(table.time)
+    found, days = [], sessions(table.time, session)
     for row in np.flatnonzero(month[1:] != month[:-1]) + 1:
-        old, new, day = int(month[row - 1]), int(month[row]), int(session[row])
+        old, new, day = int(month[row - 1]), int(month[row]), int(days[row])
         jump = float(table.price[row, 0] - table.price[row - 1, 3])
         name = str(np.datetime64(day, "D"))
         found.append(Roll(name, names[old], names[new], volumes.get((day, old)), volumes.get((day, new)), jump))

@@ -1,8 +1,12 @@
 """What a user may tell about files of bars. What is not told is recognised, or assumed and reported, or refused."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from .. import definitions
+from ..contracts import Contract, contract
 from .table import Table
 
 Stamp = Literal["start", "end"]
@@ -27,11 +31,20 @@ class Options:
     """What stands before decimals where thousands may be meant."""
     last_row: LastRow = "drop"
     """What to do with a last row that has no end of line, and so may be cut off."""
+    negative: bool = False
+    """Whether prices may be 0 or below, as those of crude oil were in April 2020."""
     off_grid: OffGrid = "refuse"
     """What to do with prices between ticks: refuse them, or round and count them."""
     doubtful: Doubtful = "refuse"
     """What to do with bars that are possible, but not likely to be what they are called. A crash is as wild as a
     mixture of contracts."""
+    contracts: Path | str | Mapping[str, Contract] | None = None
+    """Contracts that are not built in: a YAML file of them, or what `definitions.load` makes of it."""
+
+    def contract(self, name: str) -> Contract:
+        """The contract of that name, one's own or one that is built in."""
+        own = definitions.load(Path(self.contracts)) if isinstance(self.contracts, str | Path) else self.contracts
+        return (own or {}).get(name) or contract(name)
 
 
 class Doubts:

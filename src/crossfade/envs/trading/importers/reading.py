@@ -39,6 +39,23 @@ class Read(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+class Columns(NamedTuple):
+    """Columns of a file as numbers, times apart."""
+
+    line: np.ndarray
+    date: np.ndarray  # (rows, 3) as written
+    second: np.ndarray
+    offset: np.ndarray
+    price: np.ndarray  # (rows, 4)
+    volume: np.ndarray  # (rows, alternatives)
+    symbol: np.ndarray
+    instrument: np.ndarray
+    times: Times  # what their form says
+
+    def refuse(self, name: str, row: int, reason: str, advice: str = MEND) -> NoReturn:
+        refuse(name, int(self.line[row]), reason, advice)
+
+
 def read_file(path: Path, contract: str, options: Options) -> list[Read]:
     """The tables in a file; a zip has several."""
     if not path.is_file():
@@ -65,9 +82,24 @@ def _read(text: Text, contract: str, options: Options, sha256: str) -> Read:
     form = formats.FORMATS[found.source]
     lines = _Ended(chain(first, text.lines))
     columns = _columns(name, lines, found, _decimal(name, first, found, options.decimal))
-    date, assumed = _dates(name, columns, options.dates, form)
-    time, zone, more = _utc(name, columns, date, options.zone, form, found.source)
-    symbol, named = _symbol(name, found, contract, columns.symbol)
+    symbol, named = _symbol(name, found, contract, options, columns.symbol)
+    cut = int(not lines.ended and options.last_row == "drop" and found.width - 1 in found.used)
+    read = finish(name, columns._replace(symbol=symbol), form, found.source, options, int(form.first_is_partial), cut)
+    left_out = (f"left out of the zip: {', '.join(text.left_out)}",) if text.left_out else ()
+    return read._replace(
+        sha256=sha256,
+        called=tuple(dict.fromkeys(root for root, _ in _called(name, contract))),
+        assumed=(*read.assumed, *named),
+        warnings=(*read.warnings, *left_out),
+    )
+
+
+def finish(
+    name: str, columns: Columns, form: formats.Format, source: str, options: Options, partial: int = 0, cut: int = 0
+) -> Read:
+    """Columns as a table whose times are those of the start of bars in UTC, without partial and cut-off rows."""
+    date, ordered = _dates(name, columns, options.dates, form)
+    time, zone, placed = _utc(name, columns, date, options.zone, form, source)
     table = Table(
         names=(name,),
         file=np.zeros(len(time), np.int32),
@@ -75,30 +107,25 @@ def _read(text: Text, contract: str, options: Options, sha256: str) -> Read:
         time=time,
         price=_points(columns.price),
         volume=columns.volume[:, np.argmax((columns.volume != 0).any(0))],
-        symbol=symbol,
+        symbol=columns.symbol,
         instrument=columns.instrument,
     )
-    cut = int(not lines.ended and options.last_row == "drop" and found.width - 1 in found.used)
-    partial = int(form.first_is_partial)
     if len(table) <= partial + cut:
         why = "partial as the first one of an export is" if partial else "without an end of line: it may be cut off"
         table.refuse(0, f"it is the only bar, and {why}", "Export more bars, or tell --last-row keep.")
-    stamped = stamps.to_start(table, options.stamp, form.stamp, found.source)
-    warnings = stamped.warnings
+    stamped = stamps.to_start(table, options.stamp, form.stamp, source)
+    warnings = list(stamped.warnings)
     if cut:
         warnings.append(f"row {table.line[-1]} has no end of line and may be cut off: left out (see --last-row)")
-    if text.left_out:
-        warnings.append(f"left out of the zip: {', '.join(text.left_out)}")
     return Read(
         table=stamped.table.where(np.arange(partial, len(table) - cut)),
-        source=found.source,
+        source=source,
         zone=zone,
-        sha256=sha256,
+        sha256="",
         stamp=stamped.stamp,
         partial=partial,
         cut=cut,
-        called=tuple(dict.fromkeys(root for root, _ in _called(name))),
-        assumed=(*assumed, *more, *named, *stamped.assumed),
+        assumed=(*ordered, *placed, *stamped.assumed),
         warnings=tuple(warnings),
     )
 
@@ -118,48 +145,33 @@ class _Ended:
         return line
 
 
-def _symbol(name: str, found: Layout, contract: str, column: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _symbol(
+    name: str, found: Layout, contract: str, options: Options, column: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
     """The symbols of the rows: of their column, else the ticker of the header, else the month in the file's name."""
     ticker, row = found.ticker
-    codes = CONTRACTS[contract].months
+    codes = options.contract(contract).months
     if ticker:
         if symbols.read(ticker, contract, codes).kind == "foreign":
             reason = f"the header says {ticker!r}, which is no {contract}"
             refuse(name, row, reason, "Name the right --contract, or get the right file.")
         return np.full(len(column), ticker), []
-    months = [each for _, each in _called(name) if symbols.read(each, contract, codes).kind == "month"]
+    months = [each for _, each in _called(name, contract) if symbols.read(each, contract, codes).kind == "month"]
     if found.symbol is None and found.instrument is None and len(months) == 1:
         return np.full(len(column), months[0]), [f"all rows are of {months[0]}, by the name of the file"]
     return column, []
 
 
-def _called(name: str) -> list[tuple[str, str]]:
+def _called(name: str, contract: str) -> list[tuple[str, str]]:
     """Contracts in the name of a file, or else in that of the zip that it lies in."""
     outer, _, inner = name.rpartition(".zip:")
     for each in (inner, outer):
-        if found := symbols.in_name(Path(each).name, CONTRACTS):
+        if found := symbols.in_name(Path(each).name, {*CONTRACTS, contract}):
             return found
     return []
 
 
-class _Columns(NamedTuple):
-    """Columns of a file as numbers, times apart."""
-
-    line: np.ndarray
-    date: np.ndarray  # (rows, 3) as written
-    second: np.ndarray
-    offset: np.ndarray
-    price: np.ndarray  # (rows, 4)
-    volume: np.ndarray  # (rows, alternatives)
-    symbol: np.ndarray
-    instrument: np.ndarray
-    times: Times  # what their form says
-
-    def refuse(self, name: str, row: int, reason: str, advice: str = MEND) -> NoReturn:
-        refuse(name, int(self.line[row]), reason, advice)
-
-
-def _columns(name: str, lines: Iterator[str], found: Layout, mark: Decimal) -> _Columns:
+def _columns(name: str, lines: Iterator[str], found: Layout, mark: Decimal) -> Columns:
     """The rows as arrays, some thousand at a time: text takes ten times the room."""
     rows = csv.reader(lines, delimiter=found.delimiter, skipinitialspace=True)
     line, times, blocks = len(list(islice(rows, found.rows))), None, []
@@ -192,7 +204,7 @@ def _columns(name: str, lines: Iterator[str], found: Layout, mark: Decimal) -> _
         blocks.append((at, *parsed, price, volume, text(found.symbol), text(found.instrument)))
     if times is None:
         refuse(name, found.rows + 1, "the file ends after its header", "Expected bars, one per row.")
-    return _Columns(*(np.concatenate(column) for column in zip(*blocks, strict=True)), times=times)
+    return Columns(*(np.concatenate(column) for column in zip(*blocks, strict=True)), times=times)
 
 
 def _numbers(name: str, texts: tuple[str, ...], lines: np.ndarray, mark: Decimal) -> np.ndarray:
@@ -216,7 +228,7 @@ def _decimal(name: str, lines: list[str], found: Layout, told: Decimal | None) -
     return mark
 
 
-def _dates(name: str, columns: _Columns, told: Dates | None, form: formats.Format) -> tuple[np.ndarray, list[str]]:
+def _dates(name: str, columns: Columns, told: Dates | None, form: formats.Format) -> tuple[np.ndarray, list[str]]:
     """Seconds of the dates, and what was assumed of their order."""
     times, (a, b) = columns.times, columns.date.T[:2]
     order, why, written = told, "", times.like
@@ -256,7 +268,7 @@ def _points(price: np.ndarray) -> np.ndarray:
 
 
 def _utc(
-    name: str, columns: _Columns, date: np.ndarray, told: str | None, form: formats.Format, source: str
+    name: str, columns: Columns, date: np.ndarray, told: str | None, form: formats.Format, source: str
 ) -> tuple[np.ndarray, str, list[str]]:
     """Times in UTC by the zone that the texts name, that the user has told or that is usual for the source."""
     times, shown = columns.times, date + columns.second
@@ -283,7 +295,7 @@ def _utc(
     return time, zone, assumed
 
 
-def _clock(name: str, columns: _Columns, zone: str, named: str | None) -> clock.Clock:
+def _clock(name: str, columns: Columns, zone: str, named: str | None) -> clock.Clock:
     try:
         return clock.Clock(zone)
     except UsageError as error:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bars import DAY, Bars
-from ..sessions import CLOSE, EPOCH, OPEN, half_days
-from .checks import hour
+from ..sessions import EPOCH, Session, clock_time, half_days
 from .months import Roll
 
 SHOWN = 20  # days listed at most
@@ -33,6 +32,8 @@ class Report:
     """An import in figures and words."""
 
     contract: str
+    clock: str
+    """The place whose clock the bars are kept by: New York, unless the contract is defined otherwise."""
     source: str
     zone: str
     """The clock the times were read by."""
@@ -45,7 +46,7 @@ class Report:
     bars: int
     first: str
     last: str
-    """Times in New York."""
+    """Times by the clock of the bars."""
     sessions: int
     partial: int
     """First bars of exports, which began before the export did, left out."""
@@ -59,6 +60,8 @@ class Report:
     """Rows that said the same again, left out."""
     rounded: int
     """Rows whose prices were rounded to the tick grid."""
+    negative: int
+    """Bars with prices at or below 0."""
     rolls: list[Roll]
     path_known: bool
     """Whether the order of high and low is known from bars of one second; else the nearer extreme is taken as first."""
@@ -70,7 +73,7 @@ class Report:
     missing_days: list[str]
     """Weekdays between the first and the last day without a session: holidays, or holes."""
     busiest: str | None
-    """The beginning of the half hour with the largest volume, in New York time."""
+    """The beginning of the half hour with the largest volume, by that clock."""
     autocorrelation: float | None
     atr_share: float | None
     warnings: list[str]
@@ -84,7 +87,8 @@ class Report:
     def text(self) -> str:
         """For people."""
         lines = [
-            f"{self.contract}: {self.bars} minute bars, {self.sessions} sessions, {self.first} to {self.last} New York",
+            f"{self.contract}: {self.bars} minute bars, {self.sessions} sessions, "
+            f"{self.first} to {self.last} {self.clock}",
             f"  source      {self.source}, {self.rows} rows, times read by {self.zone}, {self.stamp} of bars",
             f"  left out    {self.duplicates} duplicates, {self.spreads} rows of spreads, "
             f"{self.other_months} rows of other months, {self.partial} partial bars, {self.cut} cut off",
@@ -107,18 +111,18 @@ class Report:
         return "\n".join([*lines, *(f"  warning     {warning}" for warning in self.warnings)])
 
 
-def gaps(bars: Bars) -> dict[str, Any]:
+def gaps(bars: Bars, session: Session) -> dict[str, Any]:
     """The fields of a report that tell what is missing."""
-    of = bars.where((bars.minute >= OPEN) & (bars.minute <= CLOSE))
+    of = bars.where((bars.minute >= session.open) & (bars.minute <= session.close))
     step = np.where(np.diff(of.date) == 0, np.diff(of.stamp) - 1, 0)
     widest = int(step.argmax()) if len(step) else 0
     longest = Gap(moment(int(of.stamp[widest])), int(step[widest])) if len(step) and step[widest] else None
     days, begins = np.unique(of.date, return_index=True)
     ends = of.minute[np.concatenate([begins[1:], [len(of.stamp)]]) - 1]
     usual = int(np.bincount(ends).argmax())
-    known = {(day - EPOCH).days for year in _years(days) for day in half_days(year)}
+    known = {(day - EPOCH).days for year in _years(days) for day in half_days(year) if session.here}
     short = [
-        f"{_day(day)} until {hour(end)}{' (half-day)' if day in known else ''}"
+        f"{_day(day)} until {clock_time(end)}{' (half-day)' if day in known else ''}"
         for day, end in zip(days.tolist(), ends.tolist(), strict=True)
         if end < usual - 15
     ]
@@ -135,7 +139,7 @@ def gaps(bars: Bars) -> dict[str, Any]:
 
 def moment(stamp: int) -> str:
     """`2024-01-02 09:30`."""
-    return f"{_day(stamp // DAY)} {hour(stamp % DAY)}"
+    return f"{_day(stamp // DAY)} {clock_time(stamp % DAY)}"
 
 
 def _day(day: int) -> str:

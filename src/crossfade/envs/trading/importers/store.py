@@ -11,28 +11,50 @@ from safetensors.numpy import load, save as to_bytes
 
 from ....errors import DataError, UsageError, nearest
 from ....run.files import write_bytes, write_json
+from .. import definitions
 from ..bars import Bars
-from ..contracts import contract
-from . import Imported
+from ..contracts import CONTRACTS, Contract, contract
+from . import Imported, merging
 
 DTYPES = dict(zip(Bars._fields, ("int64", "int32", "int32", "int32", "int32", "int64", "bool"), strict=True))
 
 
-def save(folder: Path, name: str, imported: Imported, *, replace: bool = False) -> Path:
-    """Writes bars, with their hash, and report; each is there whole or not at all.
+def save(folder: Path, name: str, imported: Imported, *, replace: bool = False, merge: bool = False) -> Path:
+    """Writes bars, with their hash and their contract, and the report; each is there whole or not at all.
 
-    Other bars of the same contract are overwritten only with `replace`.
+    Other bars of the same contract are overwritten only with `replace`; with `merge` both are kept, if they say the
+    same where they overlap.
     """
     path, bars = folder / file_name(name), imported.bars
     if path.exists() and not replace and digest(old := _bars(path)) != digest(bars):
-        raise UsageError(
-            f"{path}: expected no bars of {name}, or the same ones; there are {_span(old)}, and these are "
-            f"{_span(bars)}. Put them in another folder by --to, or in their place by --replace."
-        )
+        if not merge:
+            raise UsageError(
+                f"{path}: expected no bars of {name}, or the same ones; there are {_span(old)}, and these are "
+                f"{_span(bars)}. Add them by --merge, replace the old ones by --replace, or use another folder by --to."
+            )
+        imported = merging.merge(old, report(folder, name), spec(folder, name), imported, str(path))
+        bars = imported.bars
     columns = {field: np.ascontiguousarray(x) for field, x in bars._asdict().items()}
-    write_bytes(path, to_bytes(columns, {"sha256": digest(bars)}))
+    definition = {} if name in CONTRACTS else {"contract": json.dumps(definitions.fields(imported.contract))}
+    write_bytes(path, to_bytes(columns, {"sha256": digest(bars), **definition}))
     write_json(path.with_suffix(".json"), {**imported.report.json(), "sha256": digest(bars)})
     return path
+
+
+def spec(folder: Path, name: str) -> Contract:
+    """The contract of that name: one that is built in, or the one whose bars are in the folder."""
+    path = folder / file_name(name)
+    if name in CONTRACTS or not path.is_file():
+        return contract(name)
+    try:
+        with safe_open(path, "numpy") as file:
+            told = (file.metadata() or {}).get("contract", "")
+        fields = json.loads(told)
+    except (SafetensorError, ValueError) as error:
+        raise DataError(f"{path}: expected bars with their contract, got none ({error}). Import them anew.") from None
+    if not isinstance(fields, dict):
+        raise DataError(f"{path}: expected a contract, got {type(fields).__name__}. Import the bars anew.")
+    return definitions.read(name, fields, str(path))
 
 
 def digest(bars: Bars) -> str:
@@ -75,7 +97,9 @@ def report(folder: Path, name: str) -> dict:
 
 
 def file_name(name: str) -> str:
-    contract(name)
+    """The name of a contract's file; a name that no contract can have is refused."""
+    if not definitions.NAME.fullmatch(name):
+        contract(name)
     return f"{name}.safetensors"
 
 

@@ -6,6 +6,8 @@ them: it must beat all three. `hold` is long from the first possible moment to t
 out of reach. `breakout` enters once, when a close leaves the range of the first half hour, on the side of the break.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int32
 
@@ -53,18 +55,20 @@ def out_of_reach(market: Market, settings: Settings) -> Settings:
     return settings._replace(**{name: np.array(value, np.int32) for name, value in far.items()})
 
 
-def breakout(market: Market, m: Ints, t: Ints) -> Decide:
+def breakout(market: Market, m: Ints, t: Ints, opens: Sequence[int] | None = None) -> Decide:
     """Of the range of the first half hour, for sessions that begin after bar `t` of market `m`; none where the data
-    begin later. The thirty bars after `t` are in its session, as an episode has that many before it at least."""
+    begin later. The thirty bars after `t` are in its session, as an episode has that many before it at least.
+    `opens` are the minutes at which the sessions of the markets begin."""
+    first = np.array([OPEN] * len(market.length) if opens is None else opens)
     at = m[:, None], t[:, None] + np.arange(1, LEAST + 1)
-    within = (market.minute[at] >= OPEN) & (market.minute[at] < OPEN + RANGE)
+    within = (market.minute[at] >= first[at[0]]) & (market.minute[at] < first[at[0]] + RANGE)
     least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
     top = np.where(within.any(1), np.where(within, market.high[at], least).max(1), most)
     bottom = np.where(within.any(1), np.where(within, market.low[at], most).min(1), least)
 
     def decide(row: int, state: State, mask: np.ndarray) -> np.ndarray:
         now = state.market, state.t
-        free = mask[:, Action.BUY] & (state.trades == 0) & (market.minute[now] >= OPEN + RANGE - 1)
+        free = mask[:, Action.BUY] & (state.trades == 0) & (market.minute[now] >= first[state.market] + RANGE - 1)
         close = market.close[now]
         order = np.where(close > top, Action.BUY, np.where(close < bottom, Action.SELL, Action.HOLD))
         return np.where(free, order, Action.HOLD)

@@ -76,11 +76,12 @@ def find(
 
 def scripted(stage: Stage) -> dict[str, ByDay]:
     """Results of the traders that follow a script."""
+    opens = [spec.session.open for spec in stage.config.specs.values()]
     far = baselines.out_of_reach(stage.market, stage.settings)
     records = {
         "flat": stage.trade(baselines.flat),
         "hold": stage.trade(baselines.hold, far),
-        "breakout": stage.trade(baselines.breakout(stage.market, *stage.at)),
+        "breakout": stage.trade(baselines.breakout(stage.market, *stage.at, opens)),
     }
     return {name: stage.by_day(stage.dollars(record)) for name, record in records.items()}
 

@@ -2,13 +2,13 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from ....envs.trading.contracts import contract
+from ....envs.trading.contracts import Contract
 from ....envs.trading.market import Market, Settings
 from ....envs.trading.params import Action, Reason, Rules
 from .record import Record
@@ -60,13 +60,14 @@ def trades(record: Record, market: Market, settings: Settings, rules: Rules, m: 
     return Trades(*(np.asarray(column, np.int64) for column in columns))
 
 
-def to_csv(listed: Trades, names: Sequence[str], dates: Sequence[np.ndarray], market: Market) -> str:
-    """For spreadsheets: prices in points, money in dollars, times of New York."""
+def to_csv(listed: Trades, specs: Mapping[str, Contract], dates: Sequence[np.ndarray], market: Market) -> str:
+    """For spreadsheets: prices in points, money in dollars or what the contract has, times of its clock."""
+    names = list(specs)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["market", "side", "entered", "left", "entry", "exit", "result", "reason"])
     for _, of, begin, end, side, entry, leave, result, reason in zip(*map(np.ndarray.tolist, listed), strict=True):
-        tick = contract(str(names[of])).tick
+        tick = specs[names[of]].tick
         times = [_time(int(dates[of][bar]), int(market.minute[of, bar])) for bar in (begin, end)]
         prices = [f"{tick * price:.10g}" for price in (entry, leave)]
         writer.writerow(

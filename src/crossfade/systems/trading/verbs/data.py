@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from ....errors import UsageError
 from ....ranges import Range, Seed
 from ....verbs.common import Common, print_json, status
 
@@ -30,10 +31,15 @@ class Check(Common):
     """What stands before decimals where it may be thousands: 4,783 is 4783 with point, 4.783 with comma."""
     last_row: Literal["drop", "keep"] = "drop"
     """What to do with a last row that has no end of line: it may be cut off."""
+    negative: bool = False
+    """Take prices of 0 and below, as those of crude oil were in April 2020."""
     off_grid: Literal["refuse", "round"] = "refuse"
     """What to do with prices between ticks, as adjusted series have."""
     doubtful: Literal["refuse", "warn"] = "refuse"
     """What to do with bars that look like two contracts mixed, another contract's or another clock's."""
+
+    contracts: Path | None = None
+    """A YAML file of contracts of your own; they are stored with their bars."""
 
     def run(self) -> int:
         self._show(self._read())
@@ -61,12 +67,19 @@ class Import(Check):
     """Folder that gets CONTRACT.safetensors and the report as CONTRACT.json."""
     replace: bool = False
     """Overwrite other bars of this contract that are there already."""
+    merge: bool = False
+    """Add to the bars of this contract that are there already; where both have a bar, they must be equal."""
 
     def run(self) -> int:
         from ....envs.trading.importers import store
 
+        if self.replace and self.merge:
+            raise UsageError("--replace and --merge: expected one of them.")
         imported = self._read()
-        self._show(imported, written=str(store.save(self.to, self.contract, imported, replace=self.replace)))
+        path = store.save(self.to, self.contract, imported, replace=self.replace, merge=self.merge)
+        there = store.report(self.to, self.contract)["bars"]
+        more = {"merged": f"{there} bars in all"} if self.merge else {}
+        self._show(imported, written=str(path), **more)
         return 0
 
 
@@ -97,7 +110,8 @@ class Facts(Common):
                 bars = synthetic.bars(self.contracts, self.days, self.seed, synthetic.named(self.market))
             else:
                 bars = store.read(self.folder, store.names(self.folder) or self.contracts)
-            found = {name: facts.facts(name, of) for name, of in bars.items()}
+            spec = lambda name: None if self.folder is None else store.spec(self.folder, name)
+            found = {name: facts.facts(name, of, spec(name)) for name, of in bars.items()}
         if self.json:
             print_json({name: [fact.plain() for fact in of] for name, of in found.items()})
         else:
