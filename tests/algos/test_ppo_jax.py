@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from ppo_toy import DATA, WORLD, Place, PublishedConfig, actions, optimizer, parameters, rates, settings, small, started
 
-from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax, train_jax
+from crossfade import random
+from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax, rollout_numpy, train_jax
 from crossfade.algos.ppo.acting_jax import Actor
 from crossfade.algos.ppo.batch import Minibatch
 from crossfade.algos.ppo.gae_jax import gae
@@ -187,6 +188,16 @@ def rolled():
     )
     minibatch = train_jax.minibatch_of(envs, taken, carry.statistics, config)
     return config, policy, limits, noise, raw, carry, taken, after, told, minibatch
+
+
+@pytest.mark.parametrize(("rollout", "key"), [(rollout_jax, jax.random.key), (rollout_numpy, random.key)])
+def test_every_epoch_visits_every_step_once_in_an_order_of_its_own(rollout, key):
+    config = small(epochs=4)
+    first, second = (
+        np.asarray(rollout.draw(key(seed), config, actions(config), WORLD.start_numbers).order) for seed in (3, 4)
+    )
+    assert (np.sort(first, axis=1) == np.arange(config.n_steps * config.n_envs)).all()
+    assert len({row.tobytes() for row in np.concatenate([first, second])}) == 2 * config.epochs
 
 
 def test_a_rollout_equals_one_made_step_by_step(x64):
