@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from ppo_toy import DATA, WORLD, Place, PublishedConfig, actions, optimizer, parameters, rates, settings, small, started
 
-from crossfade import random
 from crossfade.algos.ppo import learner_jax, losses_jax, rollout_jax, rollout_numpy, train_jax
 from crossfade.algos.ppo.acting_jax import Actor
 from crossfade.algos.ppo.batch import Minibatch
@@ -22,6 +21,7 @@ from crossfade.envs.trading.synthetic import bars, planted_optimum
 from crossfade.envs.world import BoundWorld
 from crossfade.errors import UsageError
 from crossfade.nn import normalizer_jax as normalizer
+from crossfade.random import random_numpy
 from crossfade.random.shuffling_jax import shuffled
 from crossfade.systems.trading import data
 from crossfade.systems.trading.config import TradingConfig
@@ -190,8 +190,8 @@ def rolled():
     return config, policy, limits, noise, raw, carry, taken, after, told, minibatch
 
 
-@pytest.mark.parametrize(("rollout", "key"), [(rollout_jax, jax.random.key), (rollout_numpy, random.key)])
-def test_every_epoch_visits_every_step_once_in_an_order_of_its_own(rollout, key):
+@pytest.mark.parametrize(("rollout", "key"), [(rollout_jax, jax.random.key), (rollout_numpy, random_numpy.key)])
+def test_every_epoch_visits_every_step_once_in_an_order_of_its_own(rollout, key, x64):
     config = small(epochs=4)
     first, second = (
         np.asarray(rollout.draw(key(seed), config, actions(config), WORLD.start_numbers).order) for seed in (3, 4)
