@@ -387,6 +387,11 @@ REFUSED = {
     ),
     "a row cut off": Shape(change(PLAIN, at_row(60, lambda x: x[:35])), row=60, reason="Is the file cut off?"),
     "a row too wide": Shape(change(PLAIN, at_row(60, lambda x: x + ",7")), row=60, reason="expected 6 columns, got 7"),
+    "a quote that is never closed": Shape(
+        change(PLAIN, lambda r: [f"{r[0]},note", *(f"{x},ok" for x in r[1:50]), f'{r[50]},"ok', *r[51:]]),
+        row=51,
+        reason="a quote that is not closed",
+    ),
     "two files one behind the other": Shape(change(PLAIN, lambda r: [*r, *r]), row=242, reason="expected a time like"),
     "newest first": Shape(change(PLAIN, lambda r: [r[0], *r[:0:-1]]), row=3, reason="Sort the file by time"),
     "rows twice with other prices": Shape(

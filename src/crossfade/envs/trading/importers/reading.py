@@ -177,6 +177,9 @@ def _columns(name: str, lines: Iterator[str], found: Layout, mark: Decimal) -> C
     line, times, blocks = len(list(islice(rows, found.rows))), None, []
     while block := list(islice(rows, BLOCK)):
         at = line + 1 + np.flatnonzero([any(row) for row in block])  # empty rows are none
+        if rows.line_num != line + len(block):  # a row of several lines, or all that follow
+            row = next(i for i, row in enumerate(block) if any("\n" in cell for cell in row))
+            refuse(name, line + 1 + row, "a quote that is not closed in its line", MEND)
         line += len(block)
         block = [row for row in block if any(row)]
         if not block:
