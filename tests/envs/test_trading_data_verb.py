@@ -12,7 +12,7 @@ from trading_files import databento, firstrate, some_bars, write, yfinance
 
 from crossfade.cli import main
 from crossfade.envs.trading import importers, synthetic
-from crossfade.envs.trading.importers import store
+from crossfade.envs.trading.importers import formats, store
 from crossfade.errors import DataError
 
 BARS = some_bars(days=8)
@@ -24,6 +24,13 @@ def test_import_stores_bars_and_prints_its_report(tmp_path: Path, capsys):
     out = capsys.readouterr().out
     assert "4080 minute bars, 8 sessions" in out and "source      databento" in out and "ES.safetensors" in out
     np.testing.assert_array_equal(store.read(tmp_path / "bars", ["ES"])["ES"].close, BARS.close)
+
+
+def test_the_help_names_every_source(capsys):
+    with pytest.raises(SystemExit):
+        main(["data", "import", "--help"])
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(f" {source}" in told for source in formats.FORMATS)
 
 
 def test_a_run_learns_from_imported_bars_and_is_judged_by_the_last_of_them(tmp_path: Path, capsys):

@@ -67,6 +67,19 @@ def test_the_walk_notices_each_switch(switch, phase):
         assert_equal(flipped, sound)
 
 
+def test_the_ledger_does_not_care_where_0_is():
+    """The same bars far above and around 0, as crude oil had them: every account is the same to the cent."""
+    params, settings, n = TradingParams(2), random_settings(64), 64
+    sides = {side: getattr(MARKET, side) - np.int32(20_000) for side in ("open", "high", "low", "close")}
+    low = MARKET._replace(**sides)
+    assert (low.low < 0).any() and (low.high > 0).any()
+    above, around = (walk_numpy(params, market, settings, 60, n) for market in (MARKET, low))
+    levels = ("entry", "stop", "target", "observation")
+    assert_equal(*({name: of[name] for name in of if name not in levels} for of in (around, above)))
+    assert (around["trades"] > 0).any()
+    assert_equal(walk_scalar(params, low, settings, around, 8), accounts(around, 8))
+
+
 @pytest.mark.parametrize("broken", ["_ticks", "_worth", "_fee", "_floor"])
 def test_the_walk_notices_a_broken_part(broken, monkeypatch):
     params, settings = TradingParams(2, window=2), random_settings(64)

@@ -20,10 +20,12 @@ from trading_files import CHICAGO, NEW_YORK, moments, points, some_bars
 from crossfade.envs.trading import importers
 from crossfade.envs.trading.bars import Bars
 from crossfade.envs.trading.importers import formats
+from crossfade.envs.trading.importers.times import Times
 from crossfade.errors import DataError
 
 _WHOLE = some_bars()
 BARS = _WHOLE.where((_WHOLE.minute >= 9 * 60 + 30) & (_WHOLE.minute < 10 * 60))
+NOON = _WHOLE.where(np.isin(_WHOLE.minute, [*range(570, 600), *range(690, 810)]))
 LATER = BARS._replace(stamp=BARS.stamp + 14 * 24 * 60)  # from 17 January on: digits tell day and month apart
 Rows = Callable[[Bars], list[str]]
 Cells = Callable[[datetime, Sequence[float], int], list[str]]
@@ -205,9 +207,11 @@ READ = {
     "billionths": Shape(rows(timed(EPOCH(10**9)), f"timestamp,{OHLC}")),
     "fourteen digits": Shape(rows(timed("%Y%m%d%H%M%S"), f"datetime,{OHLC}"), options=NY),
     "twelve digits": Shape(rows(timed("%Y%m%d%H%M"), f"datetime,{OHLC}"), options=NY),
-    "US dates, AM and PM": Shape(rows(timed("%m/%d/%Y %I:%M:%S %p"), f"date,{OHLC}"), options={**NY, "dates": "mdy"}),
+    "US dates, AM and PM": Shape(
+        rows(timed("%m/%d/%Y %I:%M:%S %p"), f"date,{OHLC}"), options={**NY, "dates": "mdy"}, bars=NOON
+    ),
     "US dates without zeros": Shape(
-        rows(timed(lone("{M}/{D}/%Y {h}:%M %p")), f"date,{OHLC}"), options={**NY, "dates": "mdy"}
+        rows(timed(lone("{M}/{D}/%Y {h}:%M %p")), f"date,{OHLC}"), options={**NY, "dates": "mdy"}, bars=NOON
     ),
     "US dates that tell": Shape(US, options=NY, bars=LATER),
     "European dates that tell": Shape(rows(timed("%d/%m/%Y %H:%M"), f"date,{OHLC}"), options=NY, bars=LATER),
@@ -215,7 +219,7 @@ READ = {
     "dates with points": Shape(rows(timed("%d.%m.%Y|%H:%M:%S"), f"date,time,{OHLC}"), options=NY),
     "years of two digits": Shape(rows(timed("%m/%d/%y|%H:%M"), f"date,time,{OHLC}"), options={**NY, "dates": "mdy"}),
     "small am and pm with dots": Shape(
-        rows(timed(lambda at: f"{at:%Y-%m-%d %I:%M} {'ap'[at.hour > 11]}.m."), f"date,{OHLC}"), options=NY
+        rows(timed(lambda at: f"{at:%Y-%m-%d %I:%M} {'ap'[at.hour > 11]}.m."), f"date,{OHLC}"), options=NY, bars=NOON
     ),
     "an abbreviated zone": Shape(rows(timed("%Y-%m-%d %H:%M:%S EST"), f"datetime,{OHLC}"), options=NY),
     "an offset behind GMT": Shape(
@@ -387,6 +391,11 @@ REFUSED = {
     ),
     "a row cut off": Shape(change(PLAIN, at_row(60, lambda x: x[:35])), row=60, reason="Is the file cut off?"),
     "a row too wide": Shape(change(PLAIN, at_row(60, lambda x: x + ",7")), row=60, reason="expected 6 columns, got 7"),
+    "a quote that is never closed": Shape(
+        change(PLAIN, lambda r: [f"{r[0]},note", *(f"{x},ok" for x in r[1:50]), f'{r[50]},"ok', *r[51:]]),
+        row=51,
+        reason="a quote that is not closed",
+    ),
     "two files one behind the other": Shape(change(PLAIN, lambda r: [*r, *r]), row=242, reason="expected a time like"),
     "newest first": Shape(change(PLAIN, lambda r: [r[0], *r[:0:-1]]), row=3, reason="Sort the file by time"),
     "rows twice with other prices": Shape(
@@ -476,6 +485,12 @@ def test_what_is_told_is_needed(tmp_path: Path):
                 assert f"--{option}" in str(refused), (name, refused)
             else:
                 assert found.report.cut == 1, name
+
+
+def test_twelve_comes_before_one():
+    """Midnight is 12 AM, noon is 12 PM."""
+    texts = [f"2022-01-03 {each}" for each in ("12:30 AM", "01:30 AM", "12:30 PM", "01:30 PM", "11:30 PM")]
+    np.testing.assert_array_equal(Times(texts[0]).parse(texts).second / 1800, [1, 3, 25, 27, 47])
 
 
 def test_there_are_enough_shapes_and_every_format_has_one():

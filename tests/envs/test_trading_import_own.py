@@ -6,14 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trading_files as files
-from trading_cases import assert_equal, random_market, random_settings, walk_numpy, walk_scalar
 from trading_files import moments, points, some_bars, write
 
 from crossfade.cli import main
 from crossfade.envs.trading import bootstrap, build, definitions, facts, importers
 from crossfade.envs.trading.bars import Bars, nearer_extreme_first
 from crossfade.envs.trading.importers import store
-from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.sessions import within
 from crossfade.errors import DataError, UsageError
 from crossfade.systems.trading import data
@@ -210,6 +208,14 @@ def test_a_wrong_definition_is_refused_with_the_field(change: tuple[str, str], t
     assert told in str(refused.value) and "mine.yaml" in str(refused.value)
 
 
+def test_the_documented_contract_is_one(tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs/trading_data.md").read_text()
+    text = page.split("```yaml\n")[1].split("```")[0]
+    [(name, found)] = definitions.load(yaml(tmp_path, text)).items()
+    assert (name, found.session.close, found.months) == ("FDAX", 17 * 60 + 29, "HMUZ")
+    assert definitions.read(name, definitions.fields(found), "again") == found
+
+
 def test_a_stored_definition_is_not_trusted(tmp_path: Path):
     import safetensors.numpy
 
@@ -274,22 +280,6 @@ def test_prices_below_0_are_taken_by_a_flag(tmp_path: Path):
         "--quiet",
     ]
     assert main(words) == 1 and main([*words, "--negative"]) == 0
-
-
-def test_the_ledger_does_not_care_where_0_is():
-    """The same bars far above and around 0: every account is the same to the cent."""
-    market, params, settings = random_market(), TradingParams(2), random_settings(64)
-    sides = {side: getattr(market, side) - np.int32(20_000) for side in SIDES}
-    low = market._replace(**sides)
-    assert (low.low < 0).any() and (low.high > 0).any()
-    above, around = (walk_numpy(params, of, settings, 60, 64) for of in (market, low))
-    levels = ("entry", "stop", "target", "observation")
-    assert_equal(
-        {k: v for k, v in around.items() if k not in levels}, {k: v for k, v in above.items() if k not in levels}
-    )
-    assert (around["trades"] > 0).any()
-    walked = walk_scalar(params, low, settings, around, 8)
-    assert_equal(walked, {name: column[:, :8] for name, column in around.items() if name != "first"})
 
 
 def _csv(table: dict[str, np.ndarray]) -> list[str]:

@@ -1,7 +1,10 @@
 """Bars written as the vendors write them, so that what is read back is known."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -37,11 +40,27 @@ def round_the_clock(bars: Bars) -> Bars:
     return Bars(*columns)
 
 
+def once(write: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Of the same bars the same rows, made once."""
+    made: dict[Any, tuple[Bars, list[Any]]] = {}
+
+    @wraps(write)
+    def again(bars: Bars, *rest: Any, **more: Any) -> list[Any]:
+        key = *map(id, bars), rest, *more.items()
+        if key not in made:
+            made[key] = bars, write(bars, *rest, **more)
+        return list(made[key][1])
+
+    return again
+
+
+@once
 def moments(bars: Bars) -> list[datetime]:
     """The starts of the bars."""
     return [(datetime(1970, 1, 1) + timedelta(minutes=int(stamp))).replace(tzinfo=NEW_YORK) for stamp in bars.stamp]
 
 
+@once
 def points(bars: Bars) -> list[list[float]]:
     """open, high, low, close of each bar."""
     return (np.stack([bars.open, bars.high, bars.low, bars.close], -1) * TICK).tolist()
@@ -56,6 +75,7 @@ def _rows(bars: Bars, form: str, zone, delimiter: str, minutes: int = 0, volume:
     return found
 
 
+@once
 def databento(bars: Bars, symbol: str = "ESH2", whole: bool = False) -> list[str]:
     """ISO times and decimal prices, or nanoseconds and billionths."""
     rows = ["ts_event,rtype,publisher_id,instrument_id,open,high,low,close,volume,symbol"]
@@ -68,10 +88,12 @@ def databento(bars: Bars, symbol: str = "ESH2", whole: bool = False) -> list[str
     return rows
 
 
+@once
 def firstrate(bars: Bars) -> list[str]:
     return _rows(bars, "%Y-%m-%d %H:%M:%S", NEW_YORK, ",")
 
 
+@once
 def tradingview(bars: Bars) -> list[str]:
     """The first row is the part of a bar, which is to be left out."""
     rows = []
@@ -82,6 +104,7 @@ def tradingview(bars: Bars) -> list[str]:
     return ["time,open,high,low,close,RSI,Volume", ",".join([part, *map(str, points(bars)[0]), "50.5", "1"]), *rows]
 
 
+@once
 def yfinance(bars: Bars) -> list[str]:
     """With the three rows of header that a table of several levels has."""
     rows = ["Price,Close,High,Low,Open,Volume", "Ticker,ES=F,ES=F,ES=F,ES=F,ES=F", "Datetime,,,,,"]
@@ -90,16 +113,19 @@ def yfinance(bars: Bars) -> list[str]:
     return rows
 
 
+@once
 def ninjatrader(bars: Bars) -> list[str]:
     """Times of the end of the bar, on Chicago's clock."""
     return _rows(bars, "%Y%m%d %H%M%S", CHICAGO, ";", minutes=1)
 
 
+@once
 def histdata(bars: Bars) -> list[str]:
     """Eastern standard time the whole year, and no volume."""
     return _rows(bars, "%Y%m%d %H%M%S", ZoneInfo("Etc/GMT+5"), ";", volume=False)
 
 
+@once
 def metatrader(bars: Bars) -> list[str]:
     """A server seven hours ahead of New York."""
     rows = ["<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\t<VOL>\t<SPREAD>"]

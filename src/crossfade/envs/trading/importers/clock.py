@@ -1,6 +1,7 @@
 """The clocks that times are written by."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,7 @@ from ....errors import UsageError
 from ..sessions import NEW_YORK
 
 Seconds = Int64[np.ndarray, " rows"]
+DAY = 86_400
 QUARTER = 15 * 60  # clocks are changed on a quarter of the hour
 
 
@@ -35,24 +37,25 @@ class Clock:
     def to_utc(self, time: Seconds) -> tuple[Seconds, Bool[np.ndarray, " rows"]]:
         """UTC of what this clock showed, and whether it never showed that or showed it twice: when it is changed."""
         time = time - self.shift
-        quarters, which = np.unique(time // QUARTER, return_inverse=True)
-        first, second = (
-            np.array([_offset(datetime.fromtimestamp(int(q) * QUARTER, UTC), self.zone, fold) for q in quarters])
-            for fold in (0, 1)
-        )
-        return time - first[which], (first != second)[which]
+        shown = lambda fold: lambda t: datetime.fromtimestamp(t, UTC).replace(tzinfo=self.zone, fold=fold)
+        first, second = (_offsets(time, shown(fold)) for fold in (0, 1))
+        return time - first, first != second
 
     def of(self, utc: Seconds) -> Seconds:
         """What this clock shows, as if it were UTC."""
-        quarters, which = np.unique(utc // QUARTER, return_inverse=True)
-        moments = (datetime.fromtimestamp(int(q) * QUARTER, self.zone).utcoffset() for q in quarters)
-        offsets = np.array([int((offset or timedelta()).total_seconds()) for offset in moments], np.int64)
-        return utc + offsets[which] + self.shift
+        return utc + _offsets(utc, lambda t: datetime.fromtimestamp(t, self.zone)) + self.shift
 
 
-def _offset(shown: datetime, zone: ZoneInfo, fold: int) -> int:
-    offset = shown.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta()
-    return int(offset.total_seconds())
+def _offsets(time: Seconds, moment: Callable[[int], datetime]) -> Seconds:
+    """Seconds ahead of UTC: asked for at the ends of each day, and every quarter of an hour where these differ."""
+    ahead = lambda t: int((moment(int(t)).utcoffset() or timedelta()).total_seconds())
+    days, day = np.unique(time // DAY, return_inverse=True)
+    ends = np.array([(ahead(d * DAY), ahead((d + 1) * DAY)) for d in days], np.int64).reshape(-1, 2)
+    found = ends[day, 0]
+    changes = np.flatnonzero((ends[:, 0] != ends[:, 1])[day])
+    quarters, quarter = np.unique(time[changes] // QUARTER, return_inverse=True)
+    found[changes] = np.array([ahead(q * QUARTER) for q in quarters], np.int64)[quarter]
+    return found
 
 
 def text(utc: int, zone: str = NEW_YORK) -> str:

@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....errors import DataError
+from .columns import Columns
 from .formats import FORMATS, VOLUMES
 from .layout import SIDES, SYMBOLS, time_columns
 from .options import Options
-from .reading import Columns, Read, finish
+from .reading import Read, finish
 from .table import refuse
 from .times import Times, Unreadable
 

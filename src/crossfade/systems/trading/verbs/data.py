@@ -16,30 +16,31 @@ class Check(Common):
     """Read files of bars and report what is in them; nothing is written. Exit code 1 when they are refused."""
 
     files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE ...")]
-    """Files of one contract: .csv, .txt, .gz, .zip or .parquet."""
+    """Files of one contract: text with any separator, plain or packed (.gz, .bz2, .xz, .zst, .zip), or .parquet."""
     contract: str
-    """The contract: ES, NQ, YM, RTY, GC, CL, or a micro of one."""
+    """The contract: ES, NQ, YM, RTY, GC, CL, a micro of one, or one of your own (see --contracts)."""
     source: str | None = None
-    """databento, firstrate, tradingview, yfinance, ninjatrader, histdata or metatrader; none recognises it."""
+    """Whose format it is, if it is not recognised: databento, tradestation, metatrader, sierra, ib, dukascopy,
+    yfinance, tradingview, histdata, ninjatrader, firstrate, kibot, metatrader4, or csv for any table with a header."""
     zone: str | None = None
-    """The clock of times that name none: America/Chicago, UTC+2, America/New_York+7."""
+    """The clock of times that name none, if the format has no usual one: America/Chicago, UTC+2, America/New_York+7."""
     stamp: Literal["start", "end"] | None = None
-    """Whether times are those of the start or of the end of bars; none goes by the format and by edges of sessions."""
+    """Whether times are those of the start or of the end of bars, if neither the format nor sessions tell."""
     dates: Literal["ymd", "mdy", "dmy"] | None = None
-    """The order of day, month and year where the file leaves it open."""
+    """The order of day, month and year, if no date of the file tells: 01/02/2024 is 2 January with mdy."""
     decimal: Literal["point", "comma"] | None = None
-    """What stands before decimals where it may be thousands: 4,783 is 4783 with point, 4.783 with comma."""
+    """What stands before decimals, if numbers leave it open: 4,783 is 4783 with point, and 4.783 with comma."""
     last_row: Literal["drop", "keep"] = "drop"
-    """What to do with a last row that has no end of line: it may be cut off."""
+    """What to do with a last row that has no end of line, since it may be cut off."""
     negative: bool = False
-    """Take prices of 0 and below, as those of crude oil were in April 2020."""
+    """Accept prices of 0 and below, as those of crude oil were in April 2020."""
     off_grid: Literal["refuse", "round"] = "refuse"
-    """What to do with prices between ticks, as adjusted series have."""
+    """What to do with prices between ticks, as adjusted series have them."""
     doubtful: Literal["refuse", "warn"] = "refuse"
-    """What to do with bars that look like two contracts mixed, another contract's or another clock's."""
+    """What to do with bars that look like several contracts mixed, like another contract's or another clock's."""
 
     contracts: Path | None = None
-    """A YAML file of contracts of your own; they are stored with their bars."""
+    """A YAML file of contracts of your own (docs/trading_data.md); they are stored with their bars."""
 
     def run(self) -> int:
         self._show(self._read())
@@ -61,14 +62,17 @@ class Check(Common):
 
 @dataclass(kw_only=True)
 class Import(Check):
-    """Read files of bars, check them and keep them for training: `crossfade train trading data=bars markets=ES`."""
+    """Read files of bars, check them and keep them for training: `crossfade train trading data=bars markets=ES`.
+
+    What a file does not tell is assumed and reported, or refused with the option that tells it.
+    """
 
     to: Path = Path("bars")
     """Folder that gets CONTRACT.safetensors and the report as CONTRACT.json."""
     replace: bool = False
     """Overwrite other bars of this contract that are there already."""
     merge: bool = False
-    """Add to the bars of this contract that are there already; where both have a bar, they must be equal."""
+    """Add to the bars of this contract that are there already; where both have a bar, both must be equal."""
 
     def run(self) -> int:
         from ....envs.trading.importers import store
