@@ -148,6 +148,6 @@ def test_a_full_disk_is_told(run, monkeypatch):
 @pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), lambda path: path.symlink_to("..")])
 def test_something_in_the_place_of_the_events_is_named_and_left_alone(run, make):
     make(run.tensorboard)
-    with pytest.raises(RunError, match="tensorboard: expected to write it"):
+    with pytest.raises(RunError, match="expected to write .*tensorboard"):
         Log(run, quiet=True)
     assert run.tensorboard.is_symlink() or run.tensorboard.read_text() == "mine"

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RunError
+from ..errors import RunError, UsageError
+from ..failing import OS_ADVICE
 
 ADVICE = "Restore it from a copy."
 
@@ -52,18 +53,20 @@ def read_json(path: Path, what: str) -> Any:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Says which file could not be written, and what to do."""
+    """Says which file could not be written, and what to do; what was there is untouched."""
     try:
         yield
     except OSError as error:
-        raise RunError(
-            f"{path}: expected to write it, got an error: {error.strerror or error}. What was there is untouched: free "
-            f"some space, get the right to write there, or choose another folder."
-        ) from error
+        place = str(path) if error.filename is None else os.fsdecode(error.filename)
+        advice = OS_ADVICE.get(error.errno or 0, "Choose another folder.")
+        raise RunError(f"expected to write {place!r}, got: {error.strerror or error}. {advice}") from error
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
     """Replaces the file in one step: a reader, or a run killed meanwhile, sees the old content or the new."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a folder" if os.path.isdir(path) else "a device or a pipe"
+        raise UsageError(f"expected the name of a file to write, got {str(path)!r}, which is {kind}.")
     scratch = path.with_name(f".{secrets.token_hex(8)}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
