@@ -175,7 +175,9 @@ def _match(module: Any, model: Any, x: Any, layouts: list[Any]) -> "tuple[Mappin
     for jax_x in layouts:
         try:
             return bridge.match(module, model, x, jax_example=jax_x), jax_x
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # in a wrong layout a model may raise anything; the first layout's error is the user's
             errors.append(error)
     raise errors[0]
 

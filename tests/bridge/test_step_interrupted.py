@@ -5,7 +5,6 @@ import copy
 import random
 import signal
 import sys
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -123,9 +122,6 @@ def test_an_interrupt_while_opening_tears_nothing(stride, x64):
     assert hits >= max(5, 0.9 * len(lines))  # what is cached runs once
 
 
-@pytest.mark.skipif(
-    not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread(), reason="no signals"
-)
 def test_ctrl_c_at_any_time_tears_nothing(x64):
     """Real signals at random times, as Ctrl-C sends them."""
     run, done, hits = Run(updates=2000), 0, 0

@@ -21,12 +21,6 @@ def system(request) -> str:
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def uncompiled(monkeypatch):
-    """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
-
-
 def test_every_place_in_the_record_loads(system):
     for field, target in find(system).targets().items():
         assert load_attribute(target) is not None, field

@@ -34,12 +34,6 @@ def system(request) -> str:
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def uncompiled(monkeypatch):
-    """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
-
-
 @pytest.fixture(scope="module")
 def finished(system, tmp_path_factory) -> Path:
     """A run that has reached its end; nobody changes it."""

@@ -16,12 +16,6 @@ def config(mode: str, *words: str) -> GFlowNetConfig:
     return apply(GFlowNetConfig(), (*SMALL, *words, f"mode={mode}"))
 
 
-@pytest.fixture(autouse=True)
-def uncompiled(monkeypatch):
-    """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
-
-
 def run(chosen: GFlowNetConfig) -> dict[str, np.ndarray]:
     with precision(chosen):
         trainer = make_trainer(find("gflownet"), chosen)

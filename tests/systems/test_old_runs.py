@@ -20,12 +20,6 @@ DEAR = ["gflownet", pytest.param("trading", marks=pytest.mark.slow)]
 LATER = ["torch", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])]
 
 
-@pytest.fixture(autouse=True)
-def uncompiled(monkeypatch):
-    """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
-
-
 @pytest.fixture
 def old(system, tmp_path) -> Path:
     """A copy of a finished run, and of the ledger beside it."""

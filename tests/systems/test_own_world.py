@@ -27,12 +27,6 @@ TINY = PointConfig(n_envs=4, n_steps=12, epochs=2, minibatches=2, hidden=8, laye
 SQUASHED = replace(TINY, squashed=True, log_std="state")
 
 
-@pytest.fixture(autouse=True)
-def uncompiled(monkeypatch):
-    """torch_pure as plain torch: torch.compile cannot trace the type checks of the test run."""
-    monkeypatch.setattr("crossfade.trainers.torch_pure.find_compiler", lambda: ("", "this is a test"))
-
-
 def trained(config: PointConfig) -> dict[str, np.ndarray]:
     """Metrics of three updates and all that they leave."""
     with precision(config):
