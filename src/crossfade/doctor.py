@@ -175,9 +175,7 @@ def _match(module: Any, model: Any, x: Any, layouts: list[Any]) -> "tuple[Mappin
     for jax_x in layouts:
         try:
             return bridge.match(module, model, x, jax_example=jax_x), jax_x
-        except (
-            Exception
-        ) as error:  # in a wrong layout a model may raise anything; the first layout's error is the user's
+        except Exception as error:  # a model may raise anything in a wrong layout; the first error is told
             errors.append(error)
     raise errors[0]
 
