@@ -27,8 +27,8 @@ class PPOConfig(RunConfig):
     """Where an episode is cut off: its value goes on, the step is left out, or it counts as an end."""
     clip: Positive = 0.2
     """How far the probability ratio may move."""
-    clip_value: Positive | None = 0.2
-    """How far the value may move from the old one; none leaves it free."""
+    clip_value: Positive | None = None
+    """How far the value may move from the old one, in units of reward; none leaves it free."""
     value_coef: NotNegative = 0.5
     """Weight of the value loss."""
     entropy_coef: NotNegative = 0.01

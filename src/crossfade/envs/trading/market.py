@@ -13,8 +13,10 @@ class Market(NamedTuple):
     high_first: Any  # (markets, bars) bool: the high came before the low
     atr64: Any  # (markets, bars) int32: average true range of bars up to this one, in 1/64 ticks, at least 1
     minute: Any  # (markets, bars) int32: minute of the day in New York at which the bar starts
-    may_enter: Any  # (markets, bars) bool: an entry after this bar fills within the session and before its last bar
+    may_enter: Any  # (markets, bars) bool: by clock and calendar an entry after this bar is in the session, before its end
     last: Any  # (markets, bars) bool: the last bar of its session
+    session: Any  # (markets, bars) int32: number of its session, from 0
+    final: Any  # (markets, bars) bool: the next session is not to be traded, accounts end with this one
     features: Any  # (markets, bars, n_features) float32, causal
     length: Any  # (markets,) int32: bars that are not padding
     start: Any  # (markets, starts) int32: bars after which an episode may begin, padded with the last one
@@ -22,6 +24,7 @@ class Market(NamedTuple):
     tick_cents: Any  # (markets,) int32
     slippage: Any  # (markets,) int32
     commission_cents: Any  # (markets,) int32
+    reward_scale: Any  # (markets,) float32: reward of one cent
 
 
 class Settings(NamedTuple):
@@ -36,8 +39,11 @@ class Settings(NamedTuple):
     target_ratio: Any = 3
     trail_64: Any = 64
     break_even_64: Any = 32
-    contracts: Any = 1
+    contracts: Any = 1  # of a position, at most if risk_cents is above 0
+    risk_cents: Any = 0  # that a position may lose at its stop; 0: its size is `contracts`
     commission_cents: Any = -1  # per contract and side; negative: the market's own
+    slippage: Any = -1  # ticks; negative: the market's own
+    days: Any = 1  # sessions that an account lives
     max_bars: Any = 1_000_000
     forced: Any = 0  # of 1024 episodes so many begin with a position
     forced_64: Any = 64  # how far from the close it was entered at most: ATR, in 1/64

@@ -41,12 +41,23 @@ class TradingConfig(PPOConfig):
     """Days held out, of another seed, on which the greedy policy is judged."""
     data_seed: Seed = 0
     """Seed of the days."""
-    features: Literal["sound", "seed8"] = "sound"
-    """What is seen of a bar: scale-free features, or the published raw columns."""
+    features: Literal["session", "sound", "seed8"] = "session"
+    """What is seen of a bar: scale-free features with the time since the open and to the close; the same with the time
+    of day as an angle, of earlier runs; or the published raw columns."""
+    storage: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Precision in which the features are kept; what a policy computes is in `dtype`."""
     costs: bool = True
     """Whether trading costs slippage and commissions."""
+    balance: Annotated[float, Range(above=0, most=1e7)] = 50_000.0
+    """Dollars that an account begins with."""
+    account_days: Count = 1
+    """Sessions that an account lives in training, its balance and floor carried from one to the next."""
     contracts: Count = 1
-    """Size of a position."""
+    """Size of a position, the largest one if `risk` is set."""
+    risk: Annotated[float, Range(above=0, most=1e6)] | None = None
+    """Dollars that a position may lose at its stop: it has as many contracts as that allows, at least one."""
+    slippage: Annotated[int, Range(0, 1000)] | None = None
+    """Ticks that an order at the market loses; none takes the contract's own."""
     commission: Annotated[float, COMMISSION] | None = None
     """Dollars per contract and side; none takes the contract's own."""
     drawdown: Annotated[float, DRAWDOWN] = 15_000.0
@@ -59,6 +70,10 @@ class TradingConfig(PPOConfig):
     """Distance of the stop in average true ranges."""
     stop_cap: Annotated[float, Range(above=0, most=1e6)] | None = 500.0
     """Dollars that one contract may lose to its stop at most; none leaves the distance as it is."""
+    trail_atr: Annotated[float, STOP_ATR] = 1.0
+    """Distance of a trailing stop from the close, in average true ranges."""
+    break_even_atr: Annotated[float, Range(0, 100)] = 0.5
+    """Profit beyond which the stop may be moved to the entry, in average true ranges."""
     forced: Annotated[float, FORCED] = 0.0
     """Share of the episodes that begin with a position, on a random side and at a random profit."""
     forced_atr: Annotated[float, Range(0, 100)] = 1.0

@@ -16,16 +16,22 @@ def settings(config: TradingConfig, update: int) -> Settings:
     now = lambda name: config.curriculum.at(name, progress, getattr(config, name))
     cents = lambda dollars: UNLIMITED if dollars is None else round(100 * dollars)
     given = {
+        "initial_cents": cents(config.balance),
         "drawdown_cents": cents(now("drawdown")),
         "lock_cents": cents(config.lock),
         "liquidation_cents": cents(config.liquidation),
         "stop_cap_cents": cents(config.stop_cap),
         "stop_64": round(64 * now("stop_atr")),
+        "trail_64": round(64 * config.trail_atr),
+        "break_even_64": round(64 * config.break_even_atr),
         "commission_cents": -1 if now("commission") is None else cents(now("commission")),
+        "slippage": -1 if config.slippage is None else config.slippage,
         "forced": round(1024 * now("forced")),
         "forced_64": round(64 * config.forced_atr),
         "target_ratio": config.target_ratio,
         "contracts": config.contracts,
+        "risk_cents": 0 if config.risk is None else cents(config.risk),
+        "days": config.account_days,
         "max_bars": config.max_bars,
     }
     values = {name: np.array(value, np.int32) for name, value in Settings(**given)._asdict().items()}
