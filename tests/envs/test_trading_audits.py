@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crossfade.cli import main
-from crossfade.envs.trading import audits, build, synthetic
+from crossfade.envs.trading import audits, build, features, synthetic
 from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import RULES, Action, Rules, TradingParams
 from crossfade.envs.trading.sessions import within
@@ -61,16 +61,64 @@ def test_the_future_stays_unseen():
     assert audits.causality(TradingParams(phase=2), days=2, cuts=3) == []
 
 
-def test_features_of_the_next_bar_are_found(monkeypatch):
-    """Features shifted by a bar: what is seen after bar t is bar t + 1."""
+def features_of_the_next_bar(monkeypatch):
+    """What is seen after bar t is bar t + 1."""
     honest = build.market
 
-    def leaky(bars, *more):
-        market = honest(bars, *more)
+    def leaky(*args, **kwargs):
+        market = honest(*args, **kwargs)
         return market._replace(features=np.roll(market.features, -1, axis=1))
 
     monkeypatch.setattr(build, "market", leaky)
-    assert any("observation" in problem for problem in audits.causality(TradingParams(), days=2, cuts=1))
+
+
+def no_entry_before_the_last_bar_in_the_data(monkeypatch):
+    """As it was once: the mask closes a bar before the feed dies."""
+    honest = build.sessions
+
+    def leaky(*args):
+        found = honest(*args)
+        next_is_last = np.append(found.last[1:], True)
+        return found._replace(may_enter=found.may_enter & ~found.last & ~next_is_last)
+
+    monkeypatch.setattr(build, "sessions", leaky)
+
+
+def time_to_the_last_bar_in_the_data(monkeypatch):
+    """Instead of that to the scheduled close."""
+
+    def leaky(bars, session):
+        ends = dict(zip(bars.date.tolist(), bars.minute.tolist(), strict=True))  # the last of a day stays
+        return np.array([ends[day] for day in bars.date.tolist()], np.int32)
+
+    monkeypatch.setattr(features, "scheduled_close", leaky)
+
+
+def tomorrow_known_at_the_close(monkeypatch):
+    """What is seen tells whether another session follows."""
+    honest = build.market
+
+    def leaky(*args, **kwargs):
+        market = honest(*args, **kwargs)
+        return market._replace(features=market.features + market.final[..., None].astype(np.float32))
+
+    monkeypatch.setattr(build, "market", leaky)
+
+
+@pytest.mark.parametrize(
+    ("leak", "shown", "by"),
+    [
+        (features_of_the_next_bar, "observation", {"scrambled", "bars missing"}),
+        (no_entry_before_the_last_bar_in_the_data, "mask", {"the feed dies"}),
+        (time_to_the_last_bar_in_the_data, "observation", {"the feed dies"}),
+        (tomorrow_known_at_the_close, "observation", {"later days missing"}),
+    ],
+)
+def test_a_planted_look_ahead_is_found(leak, shown, by, monkeypatch):
+    leak(monkeypatch)
+    problems = audits.causality(TradingParams(), days=3, cuts=2)
+    assert {how for how in audits.CHANGES for problem in problems if f"({how}," in problem} == by
+    assert any(problem.startswith(shown) for problem in problems)
 
 
 def test_the_known_optimum_is_what_an_oracle_makes():

@@ -2,21 +2,22 @@
 
 Martingale audit: on prices without drift no strategy may win or lose anything but its costs. Scripted policies trade
 one account per day; days are independent, so their spread gives the standard error. Causality audit: whatever happens
-after bar t, what was seen, allowed and filled up to t stays the same, bit for bit.
+after bar t, what was seen, allowed and filled up to t stays the same, bit for bit, be later bars others or missing.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Bool, Int32
 
 from . import build, synthetic
 from .bars import Bars
+from .contracts import contract
 from .market import Market, Settings, State
 from .params import Action, Rules, TradingParams
-from .sessions import CLOSE
+from .sessions import CLOSE, within
 from .trading_numpy import Trading
 
 Actions = Int32[np.ndarray, " accounts"]
@@ -77,20 +78,27 @@ def commissions(rules: Rules | None = None, days: int = 300, seed: int = 0) -> l
 
 
 def causality(params: TradingParams, days: int = 3, seed: int = 0, cuts: int = 12) -> list[str]:
-    """Where the future shows before its time, in words; empty when it does not."""
-    bars = synthetic.bars(("ES",), days, seed)["ES"]
-    env, settings = Trading(params), Settings()
-    rng = np.random.default_rng(seed)
-    before = build.market({"ES": bars})
-    actions = rng.integers(0, params.n_actions, (before.length[0], 1)).astype(np.int32)
-    expected = _record(env, before, settings, actions)
+    """Where the future shows before its time, in words; empty when it does not.
+
+    Bars after a cut are changed in every way of `CHANGES`. What was seen, allowed and booked up to the cut may not
+    change; where the cut has become the last bar of its session, only up to the bar before: at the cut itself a position
+    is closed, and nobody has known it would be.
+    """
+    bars, rng = synthetic.bars(("ES",), days, seed)["ES"], np.random.default_rng(seed)
+    bars = within(bars)
+    places = rng.integers(build.features_of.WARM_UP + 1, len(bars.stamp) - 1, cuts).tolist()
+    changed = {(how, cut): change(bars, cut, rng) for cut in places for how, change in CHANGES.items()}
+    worlds = {"as it was": bars, **{f"{how} after {cut}": of for (how, cut), of in changed.items()}}
+    actions = rng.integers(0, params.n_actions, len(bars.stamp)).astype(np.int32)
     problems = []
-    for cut in rng.integers(build.features_of.WARM_UP + 1, before.length[0] - 1, cuts):
-        found = _record(env, build.market({"ES": _scramble(bars, int(cut), rng)}), settings, actions)
-        for name, column in expected.items():
-            differs = np.flatnonzero((column[: cut + 1] != found[name][: cut + 1]).reshape(cut + 1, -1).any(-1))
-            if len(differs):
-                problems.append(f"{name} of bar {differs[0]} changes with bars after {cut}")
+    for features in get_args(build.Features):
+        market = build.market(worlds, features, contracts=dict.fromkeys(worlds, contract("ES")))
+        for name, column in _record(Trading(params), market, actions).items():
+            for world, ((how, cut), of) in enumerate(changed.items(), start=1):
+                upto = cut + int(cut + 1 < len(of.stamp) and of.date[cut + 1] == of.date[cut])
+                differs = np.flatnonzero((column[:upto, 0] != column[:upto, world]).reshape(upto, -1).any(-1))
+                if len(differs):
+                    problems.append(f"{name} of bar {differs[0]} changes with bars after {cut} ({how}, {features})")
     return problems
 
 
@@ -117,33 +125,57 @@ def _played(script: Script, rules: Rules, market: Market, seed: int) -> State:
     return state
 
 
-def _record(env: Trading, market: Market, settings: Settings, actions: Int32[np.ndarray, "bars 1"]) -> dict:
-    """Everything an account sees, may do and does, by bar; where an episode ends the next begins."""
-    columns: dict[str, list] = {name: [] for name in ("observation", "mask", "balance", "entry", "stop")}
-    t = np.array([build.features_of.WARM_UP], np.int32)
-    blank = np.zeros(env.params.observation_dim, np.float32)
-    for name, value in zip(columns, (blank, np.zeros(env.params.n_actions, bool), 0, 0, 0), strict=True):
-        columns[name] += [value] * t[0]
-    state = env.reset(market, settings, np.zeros_like(t), t)
-    while state.t[0] < market.length[0] - 1:
-        columns["observation"].append(env.observe(market, settings, state)[0])
-        columns["mask"].append(env.mask(market, settings, state)[0])
-        for name in ("balance", "entry", "stop"):
-            columns[name].append(getattr(state, name)[0])
-        state, outcome = env.step(market, settings, state, actions[state.t[0]])
-        if outcome.terminated[0] or outcome.truncated[0]:
-            state = env.reset(market, settings, np.zeros_like(state.t), state.t)
-    return {name: np.array(values) for name, values in columns.items()}
+def _record(env: Trading, market: Market, actions: Actions) -> dict[str, np.ndarray]:
+    """Everything an account in each market sees, may do and has, by (bar, market); where an episode ends the next
+    begins, so that all are at the same bar."""
+    first, settings = build.features_of.WARM_UP, Settings()
+    m = np.arange(len(market.length), dtype=np.int32)
+    state = env.reset(market, settings, m, np.full_like(m, first))
+    rows: list[dict[str, np.ndarray]] = []
+    for t in range(first, market.close.shape[1] - 1):
+        flat = env.reset(market, settings, m, state.t)  # most of the time the account has a position, and enters nothing
+        masks = {"mask": env.mask(market, settings, state), "mask when flat": env.mask(market, settings, flat)}
+        booked = {name: getattr(state, name) for name in BOOKED}
+        rows.append({"observation": env.observe(market, settings, state), **masks, **booked})
+        state, outcome = env.step(market, settings, state, np.full_like(m, actions[t]))
+        fresh, ended = env.reset(market, settings, m, state.t), outcome.terminated | outcome.truncated
+        state = State(*(np.where(ended, new, old) for new, old in zip(fresh, state, strict=True)))
+    blank = [{name: np.zeros_like(value) for name, value in rows[0].items()}] * first
+    return {name: np.stack([row[name] for row in blank + rows]) for name in rows[0]}
 
 
-def _scramble(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
-    """Bars up to `cut` as they are, all later ones changed."""
+def _scrambled(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
     later = np.arange(len(bars.stamp)) > cut
     shift = np.where(later, rng.integers(-30, 31, len(later)), 0).astype(np.int32)
     sides = {side: getattr(bars, side) + shift for side in ("open", "high", "low", "close")}
     sides["high"] = sides["high"] + np.where(later, 7, 0).astype(np.int32)
     volume = np.where(later, bars.volume * 3 + 1, bars.volume)
     return bars._replace(**sides, volume=volume, high_first=bars.high_first ^ later)
+
+
+def _feed_dies(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
+    """Without the rest of the day."""
+    return bars.where((np.arange(len(bars.stamp)) <= cut) | (bars.date > bars.date[cut]))
+
+
+def _bars_missing(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
+    """Without half of the next twenty bars, the very next among them."""
+    after = np.arange(len(bars.stamp)) - cut
+    return bars.where((after < 1) | (after > 20) | ((after > 1) & (rng.random(len(after)) < 0.5)))
+
+
+def _data_end(bars: Bars, cut: int, rng: np.random.Generator) -> Bars:
+    """Without all later days."""
+    return bars.where(bars.date <= bars.date[cut])
+
+
+BOOKED = tuple(name for name in State._fields if name != "market")
+CHANGES: dict[str, Callable[[Bars, int, np.random.Generator], Bars]] = {
+    "scrambled": _scrambled,
+    "the feed dies": _feed_dies,
+    "bars missing": _bars_missing,
+    "later days missing": _data_end,
+}
 
 
 def _legal(mask: Mask, action: np.ndarray) -> Actions:

@@ -1,16 +1,21 @@
 """What a policy sees of the bars: causal features, eleven per bar, and the integer ATR that stops are made of.
 
-`sound` features have no scale of their own: prices enter as distances in ATR, volume against the same minute of earlier
-days. `seed8` are the published eight raw columns and three of time.
+`session` features have no scale of their own: prices enter as distances in ATR, volume against the same minute of
+earlier days, time as shares of a usual session. `sound` are those of earlier versions: their distance to the VWAP, which
+grows as a session goes on, is clipped in one bar of four, and their angle is the same at the open and at the close.
+`seed8` are the published eight raw columns and three of time.
 """
+
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float32, Int32
 from scipy.signal import lfilter
 
 from .bars import Bars
-from .sessions import USUAL, Session
+from .sessions import USUAL, Session, scheduled_close
 
+Features = Literal["session", "sound", "seed8"]
 WARM_UP = 60
 """Bars whose features are not yet worth seeing."""
 Column = Float[np.ndarray, " bars"]
@@ -25,24 +30,54 @@ def atr64(bars: Bars, n: int = 14) -> Int32[np.ndarray, " bars"]:
     return np.maximum(1, 64 * (total[n:] - total[:-n]) // n).astype(np.int32)
 
 
+def make(
+    name: Features, bars: Bars, atr: Int32[np.ndarray, " bars"], tick: float, session: Session = USUAL
+) -> Float32[np.ndarray, "bars 11"]:
+    """The named features; `tick` is in points."""
+    if name == "seed8":
+        return seed8(bars, tick, session)
+    return (sound if name == "sound" else of_session)(bars, atr, session)
+
+
+def of_session(
+    bars: Bars, atr: Int32[np.ndarray, " bars"], session: Session = USUAL
+) -> Float32[np.ndarray, "bars 11"]:
+    """Return, range and place in it, volume, distances to mean, VWAP and ten bars ago, RSI, MACD, time gone and left.
+
+    The distance to the VWAP is in ATR times the square root of the bars since the session's first: it is as wide at
+    the close as at the open. Times are in usual sessions; what is left is until the scheduled close of the day.
+    """
+    length, first = session.close - session.open, np.flatnonzero(_first_of_session(bars))
+    at = np.arange(len(bars.stamp))
+    since = at - first[np.searchsorted(first, at, side="right") - 1]
+    gone = (bars.minute - session.open) / length - 0.5
+    left = (scheduled_close(bars, session) - bars.minute) / length
+    return _scale_free(bars, atr, np.sqrt(np.maximum(since, 1)), (gone, left))
+
+
 def sound(bars: Bars, atr: Int32[np.ndarray, " bars"], session: Session = USUAL) -> Float32[np.ndarray, "bars 11"]:
-    """Return, range and place in it, volume, distances to mean, VWAP and ten bars ago, RSI, MACD, time of day."""
+    """The same with the distance to the VWAP in ATR, and sine and cosine of the time of day."""
+    turn = 2 * np.pi * (bars.minute - session.open) / (session.close - session.open)
+    return _scale_free(bars, atr, np.ones(len(atr)), (np.sin(turn), np.cos(turn)))
+
+
+def _scale_free(
+    bars: Bars, atr: Int32[np.ndarray, " bars"], vwap_spread: Column, time: tuple[Column, Column]
+) -> Float32[np.ndarray, "bars 11"]:
     close, unit = bars.close.astype(np.float64), atr / 64
     before = np.where(_first_of_session(bars), close, np.concatenate([close[:1], close[:-1]]))
     spread = (bars.high - bars.low).astype(np.float64)
-    turn = 2 * np.pi * (bars.minute - session.open) / (session.close - session.open)
     columns = [
         (close - before) / unit,
         spread / unit,
         (close - bars.low) / np.maximum(spread, 1) - 0.5,
         _volume_surprise(bars),
         (close - _mean(close, 20)) / unit,
-        (close - _vwap(bars)) / unit,
+        (close - _vwap(bars)) / (unit * vwap_spread),
         _rsi(close) / 100 - 0.5,
         (close - _before(close, 10)) / unit,
         (_ema(close, 12) - _ema(close, 26)) / unit,
-        np.sin(turn),
-        np.cos(turn),
+        *time,
     ]
     return np.clip(np.stack(columns, -1), -10, 10).astype(np.float32)
 

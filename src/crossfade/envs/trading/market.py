@@ -14,10 +14,10 @@ class Market(NamedTuple):
     atr64: Any  # (markets, bars) int32: average true range of bars up to this one, in 1/64 ticks, at least 1
     minute: Any  # (markets, bars) int32: minute of the day in New York at which the bar starts
     may_enter: Any  # (markets, bars) bool: by clock and calendar an entry after this bar is in the session, before its end
-    last: Any  # (markets, bars) bool: the last bar of its session
+    last: Any  # (markets, bars) bool: the last bar of its session in the data; fills alone may know it
     session: Any  # (markets, bars) int32: number of its session, from 0
     final: Any  # (markets, bars) bool: the next session is not to be traded, accounts end with this one
-    features: Any  # (markets, bars, n_features) float32, causal
+    features: Any  # (markets, bars, n_features) float32, float16 or bfloat16, causal; seen as float32
     length: Any  # (markets,) int32: bars that are not padding
     start: Any  # (markets, starts) int32: bars after which an episode may begin, padded with the last one
     n_start: Any  # (markets,) int32

@@ -128,7 +128,7 @@ class ScalarTrading:
     def observation(self) -> Float[np.ndarray, " observation"]:
         """What a policy sees after bar t."""
         first = self.t - self.params.window + 1
-        rows = self.bars.features[self.m, first : self.t + 1]
+        rows = self.bars.features[self.m, first : self.t + 1].astype(np.float32)
         f, position = np.float32, self.position
         close, atr = self._bar(self.bars.close, self.t), f(self._atr64()) * f(1 / 64)
         own = [f(position), f(0), f(0), f(0), f(0)]

@@ -42,34 +42,44 @@ USUAL = Session()
 
 
 class Sessions(NamedTuple):
-    """What the clock says about each bar."""
+    """What clock, calendar and data say about each bar."""
 
     last: Bool[np.ndarray, " bars"]
     may_enter: Bool[np.ndarray, " bars"]
+    session: Int32[np.ndarray, " bars"]
     start: Int32[np.ndarray, " starts"]
+
+
+def scheduled_close(bars: Bars, session: Session = USUAL) -> Int32[np.ndarray, " bars"]:
+    """Minute of the last bar that the day of each bar has by the calendar, whatever the data have."""
+    short = np.isin(bars.date, _half_days(bars)) & session.here
+    return np.where(short, np.minimum(EARLY_CLOSE, session.close), session.close).astype(np.int32)
 
 
 def within(bars: Bars, session: Session = USUAL) -> Bars:
     """The bars of the warm-up hour and of the session, half-days cut at their early close."""
-    short = np.isin(bars.date, _half_days(bars)) & session.here
-    end = np.where(short, np.minimum(EARLY_CLOSE, session.close), session.close)
-    return bars.where((bars.minute >= session.open - (OPEN - WARM_UP)) & (bars.minute <= end))
+    begun = bars.minute >= session.open - (OPEN - WARM_UP)
+    return bars.where(begun & (bars.minute <= scheduled_close(bars, session)))
 
 
 def sessions(bars: Bars, warm_up: int, session: Session = USUAL) -> Sessions:
-    """Last bars, bars after which an entry is possible, and bars after which an episode may begin.
+    """Last bars, bars after which an entry is possible, numbers of sessions, and bars after which an episode may begin.
 
-    A session ends with its last bar in the data, so a day that breaks off early is flat early too.
+    A session ends with its last bar in the data, so a day that breaks off early is flat early too. Nobody knows that
+    before: `last` is for fills alone, never for masks or observations. An entry is possible where the minute after the
+    bar is in the session and before its scheduled close. `start` looks ahead, so that episodes are worth beginning:
+    it chooses what is learned from and judged, and no policy sees it.
     """
     n = len(bars.stamp)
     last = np.ones(n, bool)
     last[:-1] = bars.date[1:] != bars.date[:-1]
-    may_enter = np.zeros(n, bool)
-    may_enter[:-1] = ~last[:-1] & ~last[1:] & (bars.minute[1:] >= session.open)
+    next_minute = bars.minute + 1
+    may_enter = (next_minute >= session.open) & (next_minute < scheduled_close(bars, session))
     ends = np.flatnonzero(last)
-    left = ends[np.searchsorted(ends, np.arange(n))] - np.arange(n)
+    number = np.searchsorted(ends, np.arange(n))
+    left = ends[number] - np.arange(n)
     start = np.flatnonzero(may_enter & (left >= LEAST) & (np.arange(n) >= warm_up))
-    return Sessions(last, may_enter, start.astype(np.int32))
+    return Sessions(last, may_enter, number.astype(np.int32), start.astype(np.int32))
 
 
 def clock_time(minute: int) -> str:

@@ -277,7 +277,7 @@ class Trading:
         first = (state.t - self.params.window + 1) * width
         batch = state.t.shape
         seen = jax.vmap(cut)(state.market.reshape(-1), first.reshape(-1)).reshape(*batch, -1)
-        return jnp.where(first[..., None] >= 0, seen, jnp.nan)
+        return jnp.where(first[..., None] >= 0, seen.astype(jnp.float32), jnp.nan)
 
     def _account(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch numbers"]:
         """What is said of the position and, in phase 2, of its management and the actions it allows."""

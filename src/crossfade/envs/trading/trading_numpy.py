@@ -96,7 +96,7 @@ class Trading:
         """The window of features, the position and, in phase 2, its management."""
         p, at = self.params, (state.market, state.t)
         bars = state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32)
-        rows = market.features[state.market[..., None], bars]
+        rows = market.features[state.market[..., None], bars].astype(np.float32)
         close, atr, held = (
             market.close[at],
             market.atr64[at].astype(np.float32) * np.float32(1 / 64),

@@ -117,6 +117,11 @@ class TradingConfig(PPOConfig):
                 f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "
                 f"got {self.floor}."
             )
+        if self.features == "seed8" and self.storage != "float32":
+            raise UsageError(
+                f"storage: expected float32 with features=seed8, whose prices and volumes are raw, got {self.storage}. "
+                "Scale-free features can be stored in 16 bits."
+            )
         if self.rules != "sound" and self.env.rules != Rules():
             raise UsageError(f"rules={self.rules} sets every switch: leave env.rules alone, or rules at sound.")
 
@@ -151,11 +156,12 @@ class TradingConfig(PPOConfig):
 
     def footprint(self) -> dict[str, int]:
         params, bars = self.params, 390 * (self.days + self.eval_days) * len(self.markets)
+        of_bar = params.n_features * (4 if self.storage == "float32" else 2) + 4 * 7
         network = network_bytes(params.observation_dim, self.hidden, self.layers, params.n_actions + 1, self.dtype)
         return {
             "of networks (hidden, layers)": network if self.network == "mlp" else 0,
             "of steps (n_envs, n_steps)": 4 * self.n_envs * self.n_steps * (params.n_actions + 4),
-            "of days (days, eval_days, env.n_features)": 0 if self.data else 4 * bars * (params.n_features + 7),
+            "of days (days, eval_days, env.n_features)": 0 if self.data else bars * of_bar,
         }
 
     def course(self, update: int) -> dict[str, float]:

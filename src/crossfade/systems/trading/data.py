@@ -48,12 +48,12 @@ class _Part(NamedTuple):
 
 def market(config: TradingConfig) -> Market:
     """The days to learn from."""
-    return _market(_part(config, "learn"), config.features, config.costs)
+    return _market(_part(config, "learn"), config.features, config.costs, config.storage)
 
 
 def held_out(config: TradingConfig) -> Market:
     """The days to be judged by."""
-    return _market(_part(config, "judge"), config.features, config.costs)
+    return _market(_part(config, "judge"), config.features, config.costs, config.storage)
 
 
 def dates(config: TradingConfig) -> tuple[Int64[np.ndarray, " _"], ...]:
@@ -88,15 +88,15 @@ def _bars(source: _Source) -> dict[str, Bars]:
 
 
 @lru_cache(maxsize=4)
-def _market(part: _Part, features: Literal["sound", "seed8"], costs: bool) -> Market:
+def _market(part: _Part, features: build.Features, costs: bool, storage: build.Storage) -> Market:
     bars, specs = _bars(part.source), _specs(part.source)
     if part.resample:
         learned = _days(part, bars)
         whole = {name: of.where(np.isin(of.date, learned)) for name, of in bars.items()}
-        made = build.market(bootstrap.bars(whole, *part.resample, contracts=specs), features, costs, contracts=specs)
+        bars, days = bootstrap.bars(whole, *part.resample, contracts=specs), None
     else:
         days = None if part.side == "all" else _days(part, bars)
-        made = build.market(bars, features, costs, days, specs)
+    made = build.market(bars, features, costs, days, specs, storage)
     for array in made:
         array.flags.writeable = False  # shared by whoever asks for the same market
     return made

@@ -47,7 +47,8 @@ def _entries(stage: Stage, action: int) -> Entries:
     """Accounts that enter after each bar and then hold, each until it is flat again."""
     (m, t), market = stage.at, stage.market
     bars = np.minimum(t[:, None] + np.arange(stage.n_bars), _last_bar(stage)[:, None])
-    session, row = np.nonzero(market.may_enter[m[:, None], bars])
+    at = m[:, None], bars
+    session, row = np.nonzero(market.may_enter[at] & ~market.last[at])
     env, settings = Trading(stage.config.params), stage.settings._replace(drawdown_cents=NO_FLOOR)
     state = env.reset(market, settings, m[session], bars[session, row].astype(np.int32))
     end, result, open_ = np.zeros_like(row), np.zeros_like(row), np.arange(len(row))
