@@ -6,10 +6,11 @@ from datetime import date
 import numpy as np
 import pytest
 
-from crossfade.envs.trading import features, sessions
+from crossfade.envs.trading import features, sessions, synthetic
 from crossfade.envs.trading.bars import DAY, Bars
-from crossfade.envs.trading.features import atr64, seed8, sound
-from crossfade.envs.trading.sessions import CLOSE, OPEN
+from crossfade.envs.trading.contracts import CONTRACTS
+from crossfade.envs.trading.features import atr64, of_session, seed8, sound
+from crossfade.envs.trading.sessions import CLOSE, EPOCH, OPEN
 
 DAYS, PER_DAY, FIRST_DAY = 5, 40, 19_000
 N = DAYS * PER_DAY
@@ -104,6 +105,13 @@ SOUND = {
     "sine of the time": lambda t: math.sin(turn(t)),
     "cosine of the time": lambda t: math.cos(turn(t)),
 }
+SESSION = {
+    **SOUND,
+    "distance to the VWAP": lambda t: (CLOSES[t] - vwap(t)) / (atr(t) / 64 * math.sqrt(max(t % PER_DAY, 1))),
+    "sine of the time": lambda t: t % PER_DAY / 449 - 0.5,
+    "cosine of the time": lambda t: (449 - t % PER_DAY) / 449,
+}
+"""Of 09:30 to 16:59; the last two are now the time gone and the time left."""
 TICK = 0.25
 SEED8 = {
     "close": lambda t: CLOSES[t] * TICK,
@@ -138,11 +146,54 @@ def test_the_average_true_range_is_exact():
     assert atr64(BARS).tolist() == [atr(t) for t in range(N)]
 
 
+SCALE_FREE = {"session": (of_session, SESSION), "sound": (sound, SOUND)}
+
+
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_feature_is_its_formula(name):
-    column = sound(BARS, atr64(BARS))[:, list(SOUND).index(name)]
-    assert difference(column, SOUND[name], clip=10) < 1e-6
+@pytest.mark.parametrize("which", SCALE_FREE)
+def test_a_scale_free_feature_is_its_formula(which, name):
+    made, formulas = SCALE_FREE[which]
+    column = made(BARS, atr64(BARS))[:, list(SOUND).index(name)]
+    assert difference(column, formulas[name], clip=10) < 1e-6
     assert column.std() > 0
+
+
+def at(day: date, *times: tuple[int, int]) -> Bars:
+    """Some bars of a day."""
+    stamp = np.array([(day - EPOCH).days * DAY + 60 * hour + minute for hour, minute in times])
+    price, one = np.full(len(times), 20_000, np.int32), np.ones(len(times), np.int64)
+    return Bars(stamp, price, price + 2, price - 2, price, one, one > 0)
+
+
+@pytest.mark.parametrize(
+    ("day", "time", "gone", "left"),
+    [
+        (date(2024, 11, 27), (8, 30), -60 / 449, 1 + 60 / 449),
+        (date(2024, 11, 27), (9, 30), 0, 1),
+        (date(2024, 11, 27), (16, 59), 1, 0),
+        (date(2024, 11, 29), (9, 30), 0, 209 / 449),
+        (date(2024, 11, 29), (12, 59), 209 / 449, 0),
+    ],
+)
+def test_the_open_and_the_close_of_days_and_half_days_differ(day, time, gone, left):
+    bars = at(day, time)
+    seen = of_session(bars, atr64(bars))[0, -2:]
+    np.testing.assert_allclose(seen, [gone - 0.5, left], rtol=1e-6)
+
+
+def test_a_session_elsewhere_has_its_own_length_and_no_half_days():
+    bars = at(date(2024, 11, 29), (9, 0), (12, 0), (17, 30))
+    seen = of_session(bars, atr64(bars), sessions.Session("Europe/Berlin", 9 * 60, 17 * 60 + 30))[:, -2:]
+    np.testing.assert_allclose(seen, [[-0.5, 1], [180 / 510 - 0.5, 330 / 510], [0.5, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_hardly_a_feature_of_a_traded_bar_is_clipped(name):
+    """Before the open some look back over the night, to another price; `sound` clips a fifth at least."""
+    bars = sessions.within(synthetic.bars((name,), 60)[name])
+    seen = {of: np.abs(made(bars, atr64(bars))[bars.minute >= OPEN]) for of, (made, _) in SCALE_FREE.items()}
+    assert (seen["session"] == 10).mean(0).max() < 0.005
+    assert (seen["sound"] == 10).mean(0)[5] > 0.2
 
 
 @pytest.mark.parametrize("name", SEED8)
@@ -170,7 +221,12 @@ def overnight_gap_in_the_range(monkeypatch):
     monkeypatch.setattr(features, "_first_of_session", lambda bars: np.arange(len(bars.stamp)) == 0)
 
 
+def another_close(monkeypatch):
+    monkeypatch.setattr(features, "scheduled_close", lambda bars, session: np.full(len(bars.stamp), CLOSE - 1))
+
+
 FAULTS = {
+    "cosine of the time": another_close,
     "volume surprise": including_its_own_bar,
     "RSI": losses_over_13_bars,
     "range": overnight_gap_in_the_range,
@@ -181,8 +237,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_noticed(name, monkeypatch):
     FAULTS[name](monkeypatch)
-    column = features.sound(BARS, features.atr64(BARS))[:, list(SOUND).index(name)]
-    assert difference(column, SOUND[name], clip=10) > 1e-4
+    column = of_session(BARS, features.atr64(BARS))[:, list(SESSION).index(name)]
+    assert difference(column, SESSION[name], clip=10) > 1e-4
 
 
 # Days after Thanksgiving, eves of Independence Day and Christmas Eves on which the exchanges closed at 13:00.

@@ -316,15 +316,17 @@ def test_doubtful_bars_may_be_kept_with_a_warning(tmp_path: Path):
 
 
 def test_what_is_missing_is_told(tmp_path: Path):
-    """A hole of twelve minutes, a day that ends at noon and a day without any bar."""
+    """A hole of twelve minutes, a day that ends at noon, one that ends at 09:55, and a day without any bar."""
     days = np.unique(BARS.date)
     hole = (BARS.date == days[1]) & (BARS.minute >= 600) & (BARS.minute < 612)
     noon = (BARS.date == days[3]) & (BARS.minute > 12 * 60)
-    bars = BARS.where(~hole & ~noon & (BARS.date != days[5]))
+    begun = (BARS.date == days[6]) & (BARS.minute > 9 * 60 + 55)
+    bars = BARS.where(~hole & ~noon & ~begun & (BARS.date != days[5]))
     report = importers.read(write(tmp_path / "f.txt", files.firstrate(bars)), "ES").report
     assert report.missing_minutes == 12 and report.longest_gap == ("2022-01-04 09:59", 12)
-    assert report.short_sessions == ["2022-01-06 until 12:00"] and report.missing_days == ["2022-01-10"]
-    assert report.sessions == 7
+    assert report.short_sessions == ["2022-01-06 until 12:00", "2022-01-11 until 09:55"]
+    assert report.untraded == ["2022-01-11"] and report.missing_days == ["2022-01-10"]
+    assert report.sessions == 7 and "not traded  2022-01-11" in report.text()
 
 
 def test_bars_are_stored_and_read_back(tmp_path: Path):

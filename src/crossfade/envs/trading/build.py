@@ -33,7 +33,7 @@ def market(
     With `days` (since 1970) episodes begin in the sessions of those days alone, and a session is `final` if the next
     one is of another day, so those of other days are never traded. All bars stay, since features look back. `contracts`
     has what is not built in. Features are kept in the precision of `storage`, rounded to the nearest: of a number x
-    at most 2^-11 |x| away in float16 (2^-25 where |x| < 2^-14), 2^-9 |x| in bfloat16.
+    at most 2^-11 |x| away in float16 (2^-25 where |x| < 2^-14), 2^-8 |x| in bfloat16.
     """
     if not bars:
         raise UsageError("expected the bars of at least one contract, got none.")

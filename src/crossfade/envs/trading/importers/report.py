@@ -4,9 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int64
 
 from ..bars import DAY, Bars
-from ..sessions import EPOCH, Session, clock_time, half_days
+from ..features import WARM_UP
+from ..sessions import EPOCH, Session, clock_time, half_days, sessions, within
 from .months import Roll
 
 SHOWN = 20  # days listed at most
@@ -70,6 +72,8 @@ class Report:
     longest_gap: Gap | None
     short_sessions: list[str]
     """Days that end earlier than usual, with the last bar; known half-days are marked."""
+    untraded: list[str]
+    """Days that are neither learned from nor judged: too few bars are left after the open."""
     missing_days: list[str]
     """Weekdays between the first and the last day without a session: holidays, or holes."""
     busiest: str | None
@@ -102,7 +106,8 @@ class Report:
             lines.append(f"  clock       busiest half hour from {self.busiest}")
         longest = f", the longest {self.longest_gap.minutes} after {self.longest_gap.at}" if self.longest_gap else ""
         lines.append(f"  gaps        {self.missing_minutes} minutes without a bar{longest}")
-        for name, days in (("short days", self.short_sessions), ("no session", self.missing_days)):
+        listed = {"short days": self.short_sessions, "not traded": self.untraded, "no session": self.missing_days}
+        for name, days in listed.items():
             more = f" and {len(days) - SHOWN} more" if len(days) > SHOWN else ""
             lines += [f"  {name}  {', '.join(days[:SHOWN])}{more}"] if days else []
         for roll in self.rolls:
@@ -133,8 +138,15 @@ def gaps(bars: Bars, session: Session) -> dict[str, Any]:
         "missing_minutes": int(step.sum()),
         "longest_gap": longest,
         "short_sessions": short,
+        "untraded": [_day(day) for day in np.setdiff1d(days, _traded(bars, session)).tolist()],
         "missing_days": [_day(day) for day in np.setdiff1d(weekdays, days).tolist()],
     }
+
+
+def _traded(bars: Bars, session: Session) -> Int64[np.ndarray, " days"]:
+    """Days on which an episode can begin."""
+    of = within(bars, session)
+    return of.date[sessions(of, WARM_UP, session).start]
 
 
 def moment(stamp: int) -> str:
