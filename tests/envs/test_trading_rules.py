@@ -17,7 +17,7 @@ from crossfade.envs.trading.params import TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 
 SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT, *BEGINNINGS]
-LETTERS = np.array(list("HBSETX"))
+LETTERS = np.array(list("HBSETXC"))
 SETTINGS = Settings(stop_64=64)
 
 
@@ -79,7 +79,8 @@ def check(case: Scenario, shown: list[dict[str, Any]]) -> None:
             if name == "mask":
                 assert "".join(LETTERS[: case.params.n_actions][shown[bar]["mask"]]) == value, (bar, name)
             elif name == "cents":
-                assert round(float(shown[bar]["reward"]) * 10_000) == value, (bar, name)
+                worth = 8 * case.market.get("tick_cents", 1000)
+                assert round(float(shown[bar]["reward"]) * worth) == value, (bar, name)
             elif name == "seen":
                 np.testing.assert_allclose(shown[bar]["seen"], value, rtol=1e-6, err_msg=f"bar {bar}")
             else:
@@ -111,7 +112,7 @@ def test_rewards_add_up_to_the_result():
         {},
     )
     shown = play_numpy(case, SETTINGS)
-    assert round(sum(float(row["reward"]) for row in shown[1:]) * 10_000) == shown[-1]["result"] == 11_900
+    assert round(sum(float(row["reward"]) for row in shown[1:]) * 8000) == shown[-1]["result"] == 11_900
 
 
 def test_a_forced_beginning_is_neither_gift_nor_debt_and_touches_no_level():

@@ -43,6 +43,7 @@ def random_market(
         ends = np.cumsum(rng.integers(session // 2, session, bars))
         row[ends[ends < bars - 1]] = True
     may_enter = ~last & ~np.roll(last, -1, 1) & (rng.random(shape) < 0.9)
+    number = np.cumsum(last, 1) - last
     length = bars - 11 * np.arange(len(names))
     first, final = 19, length - 3
     start = np.minimum(first + np.arange(bars), final[:, None])
@@ -54,6 +55,8 @@ def random_market(
         minute=np.broadcast_to(np.arange(bars) % 510 + 510, shape),
         may_enter=may_enter,
         last=last,
+        session=number,
+        final=number % 3 == 2,
         features=rng.normal(size=(*shape, 11)),
         length=length,
         start=start,
@@ -73,11 +76,13 @@ def written_market(
     tick_cents: int = 1000,
     slippage: int = 1,
     commission: int = 50,
+    final: Iterable[int] = (),
     room: int = 12,
 ) -> Market:
     """A market of the given (open, high, low, close), padded to `room` bars.
 
-    `last` bars end a session, after `closed` ones nobody may enter, `atr` is in ticks.
+    `last` bars end a session, after `closed` ones nobody may enter, after the session of `final` ones accounts end,
+    `atr` is in ticks.
     """
     n, at = len(bars), np.arange(room)
     padded = np.array([*bars, *[bars[-1]] * (room - n)]).T[:, None, :]
@@ -89,6 +94,8 @@ def written_market(
         minute=(570 + at)[None],
         may_enter=~np.isin(at, [*closed, *last])[None],
         last=np.isin(at, [*last])[None],
+        session=np.searchsorted(sorted(last), at)[None],
+        final=np.isin(at, [*final])[None],
         features=np.arange(room)[None, :, None],
         length=[n],
         start=[[0]],
@@ -100,9 +107,10 @@ def written_market(
 
 
 def _market(prices: Any, **columns: Any) -> Market:
-    kinds = dict.fromkeys(("high_first", "may_enter", "last"), np.bool_) | {"features": np.float32}
+    kinds = dict.fromkeys(("high_first", "may_enter", "last", "final"), np.bool_) | {"features": np.float32}
     cast = {name: np.asarray(column).astype(kinds.get(name, np.int32)) for name, column in columns.items()}
-    return Market(*(np.asarray(price).astype(np.int32) for price in prices), **cast)
+    scale = (1 / (8 * cast["tick_cents"])).astype(np.float32)
+    return Market(*(np.asarray(price).astype(np.int32) for price in prices), **cast, reward_scale=scale)
 
 
 def random_settings(n: int, seed: int = 0) -> Settings:
@@ -111,7 +119,7 @@ def random_settings(n: int, seed: int = 0) -> Settings:
     pick = lambda *values: rng.choice(np.array(values, np.int32), n)
     return Settings(
         initial_cents=pick(5_000_000, 2_500_000),
-        drawdown_cents=pick(20_000, 60_000, 150_000, 1_500_000),
+        drawdown_cents=pick(4_000, 20_000, 60_000, 150_000, 1_500_000),
         lock_cents=pick(10_000, -40_000),
         liquidation_cents=pick(0, 25_000, 100_000),
         stop_64=pick(32, 96, 200),
@@ -120,7 +128,10 @@ def random_settings(n: int, seed: int = 0) -> Settings:
         trail_64=pick(1, 64, 128),
         break_even_64=pick(0, 32, 64),
         contracts=pick(1, 2, 5),
+        risk_cents=pick(0, 0, 3_000, 15_000),
         commission_cents=pick(-1, 0, 120),
+        slippage=pick(-1, -1, 0, 3),
+        days=pick(1, 2, 3, 9),
         max_bars=pick(9, 25, 1_000_000),
         progress=rng.random(n).astype(np.float32),
         forced=pick(0, 300, 1024),

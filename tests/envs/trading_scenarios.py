@@ -23,8 +23,8 @@ RISES = (100, 105, 99, 104)  # 3 ticks in profit for a long
 class Scenario:
     """Bars, the action after each of them, and what must be true after some of them, by number of the bar.
 
-    `mask` is given by the letters of the legal actions (Hold, Buy, Sell, break-Even, Trail, X for stop trailing),
-    `cents` is the reward times 10 000, `seen` the observation.
+    `mask` is given by the letters of the legal actions (Hold, Buy, Sell, break-Even, Trail, X for stop trailing,
+    Close), `cents` is the reward in cents, `seen` the observation.
     """
 
     name: str

@@ -23,10 +23,9 @@ class ScalarTrading:
         if t < self.params.window - 1:
             raise UsageError(f"expected a start after bar {self.params.window - 1} or later, got bar {t}.")
         self.m, self.t, self.began = m, t, t
-        self.commission = self.settings.commission_cents
-        if self.commission < 0:
-            self.commission = int(self.bars.commission_cents[m])
-        self.tick_cents, self.slippage = int(self.bars.tick_cents[m]), int(self.bars.slippage[m])
+        own = lambda given, column: given if given >= 0 else int(column[m])
+        self.commission = own(self.settings.commission_cents, self.bars.commission_cents)
+        self.slippage, self.tick_cents = own(self.settings.slippage, self.bars.slippage), int(self.bars.tick_cents[m])
         self.balance = self.high_water = self.settings.initial_cents
         self.trades = self.wins = self.losses = self.commissions = self.slippages = self.illegal = 0
         self._flatten()
@@ -54,6 +53,12 @@ class ScalarTrading:
         """Balance and open result at the close of bar t, in cents."""
         return self.balance + self._open_result(self._bar(self.bars.close, self.t))
 
+    @property
+    def floor(self) -> int:
+        """Cents of equity below which the account is bust."""
+        lock = self.settings.initial_cents + self.settings.lock_cents
+        return min(self.high_water - self.settings.drawdown_cents, lock)
+
     def mask(self) -> Bool[np.ndarray, " actions"]:
         """Which actions are legal after bar t."""
         flat, profit = self.position == 0, self._profit()
@@ -64,16 +69,16 @@ class ScalarTrading:
         far_enough = profit > self._atr64() * self.settings.break_even_64 // 4096
         worse = self.position * (self.entry - self.stop) > 0 or self.rules.break_even == "sets"
         in_profit = profit > 0 or self.rules.trail_mask == "in_position"
-        return np.array(
-            [
-                True,
-                enter,
-                enter,
-                not flat and far_enough and self.break_even == 0 and worse,
-                not flat and in_profit and not self.trailing,
-                not flat and bool(self.trailing),
-            ]
-        )
+        legal = [
+            True,
+            enter,
+            enter,
+            not flat and far_enough and self.break_even == 0 and worse,
+            not flat and in_profit and not self.trailing,
+            not flat and bool(self.trailing),
+            not flat,
+        ]
+        return np.array(legal[: self.params.n_actions])
 
     def step(self, action: int) -> Outcome:
         """One action, decided after bar t, and bar t + 1."""
@@ -83,7 +88,10 @@ class ScalarTrading:
             action = Action.HOLD
         t, b = self.t, self.t + 1
         open_, high, low, close = (self._bar(side, b) for side in self.bars[:4])
-        opened = self._order(action, t, open_)
+        last, floor, reason, result = bool(self.bars.last[self.m, b]), self.floor, Reason.NONE, 0
+        opened, size = self._order(action, t, open_), self.contracts
+        if action == Action.CLOSE:
+            reason, result = Reason.CLOSED, self._close(open_, self.slippage)
         trailed = action == Action.TRAIL and bool(self.trailing)
         if self.trailing and self.rules.trail == "before":
             self._trail(t)
@@ -91,24 +99,23 @@ class ScalarTrading:
             self._trail(b)
         self.t = b
         was_trailing = self.trailing
-        level, reason = self._touched(b, open_, high, low)
-        result = self._close(level, reason, 0) if reason != Reason.NONE else 0
-        if self.position and self.bars.last[self.m, b]:
-            reason = Reason.SESSION_END
-            result = self._close(close, reason, self.slippage)
-        floor = min(self.high_water - self.settings.drawdown_cents, self._lock())
-        extreme = {1: low, 0: close, -1: high}[self.position] if self.rules.drawdown == "worst_in_bar" else close
-        bust = self.balance + self._open_result(extreme) < floor
-        margin = self.settings.liquidation_cents
-        if self.position and (bust or (margin > 0 and self.balance + self._open_result(close) < floor + margin)):
-            reason = Reason.BUST if bust else Reason.LIQUIDATED
-            result = self._close(close, reason, self.slippage)
+        level, touched = self._touched(b, open_, high, low, floor)
+        if touched != Reason.NONE:
+            reason, result = touched, self._close(level, self.slippage if touched == Reason.BUST else 0)
+        if self.position and last:
+            reason, result = Reason.SESSION_END, self._close(close, self.slippage)
+        at_floor, margin = self.rules.drawdown == "at_floor", self.settings.liquidation_cents
+        bust = not at_floor and self._worst(low, high, close) < floor
+        if self.position and (bust or (margin > 0 and self.equity < floor + margin)):
+            reason, result = Reason.BUST if bust else Reason.LIQUIDATED, self._close(close, self.slippage)
+        if at_floor:
+            bust = not self.position and self.balance < floor
         self.high_water = max(self.high_water, self.equity)
-        ended = bool(self.bars.last[self.m, b]) or b >= self.bars.length[self.m] - 1
+        ended = (last and self._is_old(b)) or b >= self.bars.length[self.m] - 1
         truncated = not bust and (ended or b - self.began >= self.settings.max_bars)
-        reward = np.float32(self.equity - before) * np.float32(1e-4)
+        reward = np.float32(self.equity - before) * np.float32(self.bars.reward_scale[self.m])
         if self.rules.reward != "equity":
-            entry_fee = self.commission * self.settings.contracts if reason != Reason.NONE else 0
+            entry_fee = self.commission * size if reason != Reason.NONE else 0
             facts = Facts(
                 held,
                 self.position,
@@ -136,7 +143,7 @@ class ScalarTrading:
             distances = (position * (close - self.entry), abs(self.stop - close), abs(self.target - close))
             own[1:4] = [f(distance) / atr for distance in distances]
             own[4] = f(self.t - self.entry_t + 1) * f(1 / 390)
-        if self.params.phase == 2:
+        if self.params.phase > 1:
             limit, drawdown = self.settings.drawdown_cents, self.high_water - self.equity
             own += [f(self.trailing), f(self._open_result(close)) * f(1e-5), f(self.break_even)]
             own += [np.clip(f(drawdown) * (f(1) / f(limit)), f(0), f(2))]
@@ -176,7 +183,7 @@ class ScalarTrading:
     def _open(self, side: int, entry: int, t: int) -> None:
         """A position from bar t on, with its stop and target."""
         distance = self._distance()
-        self.position, self.contracts, self.entry = side, self.settings.contracts, entry
+        self.position, self.contracts, self.entry = side, self._size(distance), entry
         self.stop = entry - side * distance
         self.target = entry + side * self.settings.target_ratio * distance
         self.entry_t, self.trades = t, self.trades + 1
@@ -186,39 +193,56 @@ class ScalarTrading:
         distance = max(1, (self._atr64() * self.settings.stop_64 + 2048) // 4096)
         return min(distance, max(1, self.settings.stop_cap_cents // self.tick_cents))
 
+    def _size(self, distance: int) -> int:
+        """Contracts of a position whose stop is so many ticks away."""
+        most, risk = self.settings.contracts, self.settings.risk_cents
+        return min(most, max(1, risk // (distance * self.tick_cents))) if risk > 0 else most
+
     def _trail(self, t: int) -> None:
         """2. Draws the stop after the close of bar t."""
         distance = max(1, (int(self.bars.atr64[self.m, t]) * self.settings.trail_64 + 2048) // 4096)
         close = self._bar(self.bars.close, t)
         self.stop = max(self.stop, close - distance) if self.position > 0 else min(self.stop, close + distance)
 
-    def _touched(self, b: int, open_: int, high: int, low: int) -> tuple[int, int]:
+    def _touched(self, b: int, open_: int, high: int, low: int, floor: int) -> tuple[int, int]:
         """3, 4. Where and why bar b closes the position: (level, reason)."""
         side = self.position
         if not side:
             return 0, Reason.NONE
-        if self.rules.gaps == "open" and side * (open_ - self.stop) <= 0:
-            return open_, Reason.STOP
+        guard, reason = self._guard(floor)
+        if self.rules.gaps == "open" and side * (open_ - guard) <= 0:
+            return open_, reason
         if self.rules.gaps == "open" and side * (open_ - self.target) >= 0:
             return open_, Reason.TARGET
         adverse, favourable = (low, high) if side > 0 else (high, low)
-        stopped, reached = side * (adverse - self.stop) <= 0, side * (favourable - self.target) >= 0
-        if stopped and reached:
+        guarded, reached = side * (adverse - guard) <= 0, side * (favourable - self.target) >= 0
+        if guarded and reached:
             first = {
                 "pessimistic": True,
                 "optimistic": False,
                 "nearest": abs(open_ - adverse) <= abs(open_ - favourable),
                 "path": bool(self.bars.high_first[self.m, b]) != (side > 0),
             }[self.rules.intrabar]
-            reason = Reason.TARGET if self.rules.label == "target_first" else Reason.STOP if first else Reason.TARGET
-            return (self.stop if first else self.target), reason
-        if stopped:
-            return self.stop, Reason.STOP
+            if not first:
+                return self.target, Reason.TARGET
+            misnamed = self.rules.label == "target_first" and reason == Reason.STOP
+            return guard, Reason.TARGET if misnamed else reason
+        if guarded:
+            return guard, reason
         if reached:
             return self.target, Reason.TARGET
         return 0, Reason.NONE
 
-    def _close(self, price: int, reason: int, slippage: int) -> int:
+    def _guard(self, floor: int) -> tuple[int, int]:
+        """3. The level that prices reach first on their way against the position, and why it closes there."""
+        if self.rules.drawdown == "at_floor":
+            ticks = (floor - self.balance - 1) // (self.tick_cents * self.contracts)
+            level = self.entry + self.position * ticks
+            if self.position * (level - self.stop) >= 0:
+                return level, Reason.BUST
+        return self.stop, Reason.STOP
+
+    def _close(self, price: int, slippage: int) -> int:
         """Closes the position; its result in cents, commissions of both sides included."""
         worth = self.tick_cents * self.contracts
         gross = self.position * (price - self.entry) * worth - slippage * worth
@@ -239,8 +263,15 @@ class ScalarTrading:
         self.position = self.contracts = self.entry = self.stop = self.target = self.entry_t = 0
         self.trailing = self.break_even = 0
 
-    def _lock(self) -> int:
-        return self.settings.initial_cents + self.settings.lock_cents
+    def _worst(self, low: int, high: int, close: int) -> int:
+        """Cents of equity that are held against the floor where it is no level of the position."""
+        worst_in_bar = self.rules.drawdown == "worst_in_bar"
+        return self.balance + self._open_result({1: low, 0: close, -1: high}[self.position] if worst_in_bar else close)
+
+    def _is_old(self, b: int) -> bool:
+        """Whether the account ends with the session of bar b."""
+        session, final = self.bars.session[self.m], self.bars.final[self.m]
+        return bool(final[b] or session[b] - session[self.began] + 1 >= self.settings.days)
 
     def _open_result(self, price: int) -> int:
         return self.position * (price - self.entry) * self.tick_cents * self.contracts

@@ -56,7 +56,7 @@ class Trading:
         reach, distance = market.atr64[at] * _int(settings.forced_64) // 4096, _distance(market, settings, state)
         away = _int(settings.target_ratio) * distance
         ahead = np.clip(_floor(uniform[..., 4], 2 * reach + 1) - reach, 1 - distance, away - 1)
-        entry, contracts = market.close[at] - side * ahead, _int(settings.contracts)
+        entry, contracts = market.close[at] - side * ahead, self.size(market, settings, state)
         position = {
             "position": side,
             "contracts": contracts,
@@ -74,6 +74,12 @@ class Trading:
         """Balance and the worth of the open position at the close, in cents."""
         return state.balance + _open_result(market, state, market.close[state.market, state.t])
 
+    def size(self, market: Market, settings: Settings, state: State) -> Ints:
+        """Contracts of a position that is entered after the bar."""
+        loss = _distance(market, settings, state) * market.tick_cents[state.market]
+        most, risk = _int(settings.contracts), _int(settings.risk_cents)
+        return np.where(risk > 0, np.minimum(most, np.maximum(1, risk // loss)), most).astype(np.int32)
+
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[np.ndarray, "*batch actions"]:
         """Which actions are legal."""
         rules, at = self.params.rules, (state.market, state.t)
@@ -90,10 +96,11 @@ class Trading:
         trail = ~flat & (state.trailing == 0)
         if rules.trail_mask == "in_profit":
             trail &= profit > 0
-        return np.stack([always, enter, enter, move, trail, ~flat & (state.trailing == 1)], -1)
+        legal = [always, enter, enter, move, trail, ~flat & (state.trailing == 1), ~flat]
+        return np.stack(legal[: self.params.n_actions], -1)
 
     def observe(self, market: Market, settings: Settings, state: State) -> Float[np.ndarray, "*batch observation"]:
-        """The window of features, the position and, in phase 2, its management."""
+        """The window of features, the position and, from phase 2 on, its management."""
         p, at = self.params, (state.market, state.t)
         bars = state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32)
         rows = market.features[state.market[..., None], bars].astype(np.float32)
@@ -106,7 +113,7 @@ class Trading:
         own = [state.position.astype(np.float32)]
         own += [np.where(held, distance.astype(np.float32) / atr, np.float32(0)) for distance in ticks]
         own += [np.where(held, (state.t - state.entry_t + 1).astype(np.float32) * np.float32(1 / 390), np.float32(0))]
-        if p.phase == 2:
+        if p.phase > 1:
             limit, f = _int(settings.drawdown_cents), np.float32
             drawdown = state.high_water - self.equity(market, state)
             own += [state.trailing.astype(f), _open_result(market, state, close).astype(f) * f(1e-5)]
@@ -124,37 +131,47 @@ class Trading:
         held, t, b = state.position, state.t, state.t + np.int32(1)
         bar = (state.market, b)
         open_, high, low, close = market.open[bar], market.high[bar], market.low[bar], market.close[bar]
-        slippage, last = market.slippage[state.market], market.last[bar]
+        slippage, last = _slippage(market, settings, state), market.last[bar]
+        lock = _int(settings.initial_cents) + _int(settings.lock_cents)
+        floor = np.minimum(state.high_water - _int(settings.drawdown_cents), lock)
 
         state, opened = self._order(market, settings, state._replace(illegal=state.illegal + ~legal), action, open_)
+        contracts, result, leaves = state.contracts, np.zeros_like(b), action == Action.CLOSE
+        if self.params.phase == 3:
+            state, result = self._close(market, settings, state, leaves, open_, slippage)
         state = self._trail(market, settings, state, t if rules.trail == "before" else b)
         state = state._replace(t=b)
-        trailing, contracts = state.trailing, state.contracts
+        trailing = state.trailing
 
-        level, reason = self._touched(market, state, open_, high, low)
-        state, result = self._close(market, settings, state, reason != Reason.NONE, level, np.zeros_like(slippage))
+        level, reason = self._touched(market, state, open_, high, low, floor)
+        slips = np.where(reason == Reason.BUST, slippage, 0).astype(np.int32)
+        state, more = self._close(market, settings, state, reason != Reason.NONE, level, slips)
+        result, reason = result + more, np.where(leaves, Reason.CLOSED, reason).astype(np.int32)
         ends = last & (state.position != 0)
         reason = np.where(ends, Reason.SESSION_END, reason).astype(np.int32)
         state, more = self._close(market, settings, state, ends, close, slippage)
         result = result + more
 
-        lock = _int(settings.initial_cents) + _int(settings.lock_cents)
-        floor = np.minimum(state.high_water - _int(settings.drawdown_cents), lock)
-        worst = close
+        bust, worst = np.zeros_like(last), close
         if rules.drawdown == "worst_in_bar":
             worst = np.where(state.position > 0, low, np.where(state.position < 0, high, close))
-        bust = state.balance + _open_result(market, state, worst) < floor
+        if rules.drawdown != "at_floor":
+            bust = state.balance + _open_result(market, state, worst) < floor
         margin = _int(settings.liquidation_cents)
         near = (margin > 0) & (state.balance + _open_result(market, state, close) < floor + margin)
         sold = (state.position != 0) & (bust | near)
         reason = np.where(sold, np.where(bust, Reason.BUST, Reason.LIQUIDATED), reason).astype(np.int32)
         state, more = self._close(market, settings, state, sold, close, slippage)
         result = result + more
+        if rules.drawdown == "at_floor":
+            bust = (state.position == 0) & (state.balance < floor)
 
         equity = self.equity(market, state)
         state = state._replace(high_water=np.maximum(state.high_water, equity))
-        ended = last | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
-        reward = (equity - before).astype(np.float32) * np.float32(1e-4)
+        days = market.session[bar] - market.session[state.market, state.began] + 1
+        over = last & (market.final[bar] | (days >= _int(settings.days)))
+        ended = over | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
+        reward = (equity - before).astype(np.float32) * market.reward_scale[state.market]
         if rules.reward != "equity":
             fee = np.where(reason != Reason.NONE, _commission(market, settings, state) * contracts, 0)
             unrealised = _open_result(market, state, close)
@@ -172,10 +189,10 @@ class Trading:
         close = market.close[at]
         opens = ((action == Action.BUY) | (action == Action.SELL)) & market.may_enter[at]
         side = np.where(action == Action.BUY, 1, -1).astype(np.int32)
-        slippage, tick = market.slippage[state.market], market.tick_cents[state.market]
+        slippage, tick = _slippage(market, settings, state), market.tick_cents[state.market]
         entry = (open_ if rules.fill == "next_open" else close) + side * slippage
         distance = _distance(market, settings, state)
-        contracts = np.where(opens, _int(settings.contracts), 0).astype(np.int32)
+        contracts = np.where(opens, self.size(market, settings, state), 0).astype(np.int32)
         cost = contracts * _commission(market, settings, state)
 
         moves = action == Action.BREAK_EVEN
@@ -209,28 +226,41 @@ class Trading:
         stop = np.where(state.trailing == 1, np.where(state.position > 0, long, short), state.stop)
         return state._replace(stop=stop.astype(np.int32))
 
-    def _touched(self, market: Market, state: State, open_: Ints, high: Ints, low: Ints) -> tuple[Ints, Ints]:
+    def _touched(
+        self, market: Market, state: State, open_: Ints, high: Ints, low: Ints, floor: Ints
+    ) -> tuple[Ints, Ints]:
         """Where and why the bar closes positions: (level, reason)."""
-        rules, side, stop, target = self.params.rules, state.position, state.stop, state.target
+        rules, side, target = self.params.rules, state.position, state.target
+        guard, fatal = self._guard(market, state, floor)
         adverse, favourable = np.where(side > 0, low, high), np.where(side > 0, high, low)
-        stopped, reached = side * (adverse - stop) <= 0, side * (favourable - target) >= 0
+        guarded, reached = side * (adverse - guard) <= 0, side * (favourable - target) >= 0
         if rules.intrabar == "pessimistic":
-            stop_first = np.ones_like(stopped)
+            guard_first = np.ones_like(guarded)
         elif rules.intrabar == "optimistic":
-            stop_first = np.zeros_like(stopped)
+            guard_first = np.zeros_like(guarded)
         elif rules.intrabar == "nearest":
-            stop_first = np.abs(open_ - adverse) <= np.abs(open_ - favourable)
+            guard_first = np.abs(open_ - adverse) <= np.abs(open_ - favourable)
         else:
-            stop_first = market.high_first[state.market, state.t] != (side > 0)
-        at_stop = stopped & (stop_first | ~reached)
-        named_stop = stopped & ~reached if rules.label == "target_first" else at_stop
-        reason = np.where(named_stop, Reason.STOP, np.where(stopped | reached, Reason.TARGET, Reason.NONE))
-        level = np.where(at_stop, stop, target)
+            guard_first = market.high_first[state.market, state.t] != (side > 0)
+        at_guard = guarded & (guard_first | ~reached)
+        named = at_guard & (fatal | ~reached) if rules.label == "target_first" else at_guard
         if rules.gaps == "open":
-            beyond_stop, beyond_target = side * (open_ - stop) <= 0, side * (open_ - target) >= 0
-            level = np.where(beyond_stop | beyond_target, open_, level)
-            reason = np.where(beyond_stop, Reason.STOP, np.where(beyond_target, Reason.TARGET, reason))
-        return level, np.where(side != 0, reason, Reason.NONE).astype(np.int32)
+            gap_guard, gap_target = side * (open_ - guard) <= 0, side * (open_ - target) >= 0
+            guard, target = np.where(gap_guard, open_, guard), np.where(gap_target, open_, target)
+            at_guard, named = (gap_guard | ~gap_target & each for each in (at_guard, named))
+        why = np.where(fatal, Reason.BUST, Reason.STOP)
+        reason = np.where(named, why, np.where(guarded | reached, Reason.TARGET, Reason.NONE))
+        return np.where(at_guard, guard, target), np.where(side != 0, reason, Reason.NONE).astype(np.int32)
+
+    def _guard(self, market: Market, state: State, floor: Ints) -> tuple[Ints, Bools]:
+        """The levels that prices reach first on their way against the positions, and whether the floor is there."""
+        side, stop = state.position, state.stop
+        if self.params.rules.drawdown != "at_floor":
+            return stop, np.zeros(stop.shape, bool)
+        worth = np.maximum(1, market.tick_cents[state.market] * state.contracts)
+        level = state.entry + side * ((floor - state.balance - 1) // worth)
+        fatal = side * (level - stop) >= 0
+        return np.where(fatal, level, stop), fatal
 
     def _close(
         self, market: Market, settings: Settings, state: State, closes: Bools, price: Ints, slippage: Ints
@@ -272,6 +302,12 @@ def _commission(market: Market, settings: Settings, state: State) -> Ints:
     """Cents per contract and side."""
     given = _int(settings.commission_cents)
     return np.where(given < 0, market.commission_cents[state.market], given).astype(np.int32)
+
+
+def _slippage(market: Market, settings: Settings, state: State) -> Ints:
+    """Ticks that an order at the market loses."""
+    given = _int(settings.slippage)
+    return np.where(given < 0, market.slippage[state.market], given).astype(np.int32)
 
 
 def _open_result(market: Market, state: State, price: Ints) -> Ints:
