@@ -29,7 +29,7 @@ from crossfade.errors import UsageError
 MARKET = random_market()
 CALM = random_market(seed=1, spread=5)
 PHASE_2_ONLY = {"trail=same_bar", "break_even=sets", "trail_mask=in_position"}
-SWITCHES = [(switch, phase) for switch in ONE_SWITCH for phase in (1, 2) if phase == 2 or switch not in PHASE_2_ONLY]
+SWITCHES = [(switch, phase) for switch in ONE_SWITCH for phase in (1, 3) if phase == 3 or switch not in PHASE_2_ONLY]
 LEDGER = (*State._fields, "terminated", "truncated", "reason", "result")
 
 
@@ -37,17 +37,20 @@ def accounts(walked: Record, n: int) -> Record:
     return {name: column[:, :n] for name, column in walked.items() if name != "first"}
 
 
-@pytest.mark.parametrize("phase", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("phase", [*(pytest.param(phase, marks=pytest.mark.slow) for phase in (1, 2)), 3])
 @pytest.mark.parametrize("rules", RULES)
 def test_a_hundred_thousand_steps_are_equal(rules, phase):
     params, n = TradingParams(phase, rules=RULES[rules]), 256
     settings, published = random_settings(n), rules != "sound"
-    walked = walk_numpy(params, MARKET, settings, 70, n)  # 2 phases x 3 rule sets x 256 accounts x 70 steps
+    walked = walk_numpy(params, MARKET, settings, 70, n)  # 3 phases x 3 rule sets x 256 accounts x 70 steps
     assert_equal(walk_jax(params, MARKET, settings, walked), walked, published)
     assert_equal(walk_scalar(params, MARKET, settings, walked, 16), accounts(walked, 16), published)
-    assert set(np.unique(walked["reason"])) == set(range(Reason.BUST + 1))
+    assert set(np.unique(walked["reason"])) == set(range(Reason.CLOSED if phase < 3 else Reason.CLOSED + 1))
     assert (walked["trades"] * (walked["entry_t"] == walked["began"]) > 0).any()  # a position that it began with
     assert walked["terminated"].any() and walked["truncated"].any() and walked["illegal"].any()
+    assert len(np.unique(walked["contracts"])) > 4  # sizes by risk
+    nights = MARKET.session[walked["market"], walked["t"]] - MARKET.session[walked["market"], walked["began"]]
+    assert set(np.unique(nights)) >= {0, 1, 2}
 
 
 @pytest.mark.parametrize(("switch", "phase"), SWITCHES)
@@ -69,7 +72,7 @@ def test_the_walk_notices_each_switch(switch, phase):
 
 def test_the_ledger_does_not_care_where_0_is():
     """The same bars far above and around 0, as crude oil had them: every account is the same to the cent."""
-    params, settings, n = TradingParams(2), random_settings(64), 64
+    params, settings, n = TradingParams(3), random_settings(64), 64
     sides = {side: getattr(MARKET, side) - np.int32(20_000) for side in ("open", "high", "low", "close")}
     low = MARKET._replace(**sides)
     assert (low.low < 0).any() and (low.high > 0).any()
@@ -82,7 +85,7 @@ def test_the_ledger_does_not_care_where_0_is():
 
 @pytest.mark.parametrize("broken", ["_ticks", "_worth", "_fee", "_floor"])
 def test_the_walk_notices_a_broken_part(broken, monkeypatch):
-    params, settings = TradingParams(2, window=2), random_settings(64)
+    params, settings = TradingParams(3, window=2), random_settings(64)
     walked = walk_numpy(params, MARKET, settings, 4, 64)
     right = getattr(trading_jax, broken)
     monkeypatch.setattr(trading_jax, broken, lambda *given: right(*given) + 1)
@@ -90,7 +93,7 @@ def test_the_walk_notices_a_broken_part(broken, monkeypatch):
         assert_equal(walk_jax(params, MARKET, settings, walked, jit=False), walked)
 
 
-@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("phase", [1, 3])
 def test_the_ledger_has_32_bits_where_jax_has_64(phase, x64):
     params, settings = TradingParams(phase, window=2), random_settings(64)
     walked = walk_numpy(params, MARKET, settings, 4, 64)
@@ -163,7 +166,7 @@ def unchecked():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", [1, 2])
+@pytest.mark.parametrize("phase", [1, 2, 3])
 @pytest.mark.parametrize("rules", RULES)
 def test_a_million_steps_have_one_ledger_hash(rules, phase, unchecked):
     params, n = TradingParams(phase, window=2, rules=ALL_RULES[rules]), 5000

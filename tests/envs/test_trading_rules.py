@@ -10,13 +10,16 @@ import pytest
 from trading_cases import random_market, random_settings, written_market
 from trading_scenarios import BUY, ENTRIES, EXITS, HOLD, QUIET, RISES, SESSIONS, Scenario
 from trading_scenarios_accounts import ACCOUNTS, BEGINNINGS, MANAGEMENT
+from trading_scenarios_floor import FLOOR
+from trading_scenarios_orders import DAYS, LEAVING, SCALES, SIZES, SLIPPAGES
 
 from crossfade.envs.trading import trading_jax, trading_numpy
 from crossfade.envs.trading.market import Settings, State
-from crossfade.envs.trading.params import TradingParams
+from crossfade.envs.trading.params import Action, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 
 SCENARIOS = [*ENTRIES, *EXITS, *SESSIONS, *ACCOUNTS, *MANAGEMENT, *BEGINNINGS]
+SCENARIOS += [*FLOOR, *LEAVING, *SIZES, *SLIPPAGES, *DAYS, *SCALES]
 LETTERS = np.array(list("HBSETXC"))
 SETTINGS = Settings(stop_64=64)
 
@@ -81,8 +84,8 @@ def check(case: Scenario, shown: list[dict[str, Any]]) -> None:
             elif name == "cents":
                 worth = 8 * case.market.get("tick_cents", 1000)
                 assert round(float(shown[bar]["reward"]) * worth) == value, (bar, name)
-            elif name == "seen":
-                np.testing.assert_allclose(shown[bar]["seen"], value, rtol=1e-6, err_msg=f"bar {bar}")
+            elif name in ("seen", "reward"):
+                np.testing.assert_allclose(shown[bar][name], value, rtol=1e-6, err_msg=f"bar {bar}")
             else:
                 assert shown[bar][name] == value, (bar, name, shown[bar][name], value)
 
@@ -95,6 +98,14 @@ def test_rule(case, play):
 
 def test_no_scenario_is_told_twice_and_there_are_many():
     assert len({case.name for case in SCENARIOS}) == len(SCENARIOS) >= 40
+
+
+def test_leaving_is_no_action_before_phase_3():
+    case = next(case for case in SCENARIOS if case.name == "phase 2 cannot leave")
+    leaves = replace(case, actions=[BUY, Action.CLOSE])
+    for play in (play_scalar, play_numpy):
+        with pytest.raises(IndexError):
+            play(leaves, SETTINGS)
 
 
 def test_a_table_with_a_wrong_number_fails():

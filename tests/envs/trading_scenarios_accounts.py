@@ -16,19 +16,22 @@ def managed(name: str, bars: list[tuple[int, int, int, int]], actions: list[int]
 
 
 FAR = {"stop_64": 640}  # a stop 40 ticks away
+WORST = {"drawdown": "worst_in_bar"}
 
 ACCOUNTS = [
     long(
-        "bust: below the floor within the bar",
+        "drawdown=worst_in_bar: below the floor within the bar",
         (100, 100, 95, 99),
+        rules=WORST,
         settings=FAR | {"drawdown_cents": 5000},
         **dict(
             reason=BUST, result=-3100, balance=4_996_900, terminated=True, truncated=False, slippages=2000, losses=1
         ),
     ),
     short(
-        "bust of a short, at the high",
+        "drawdown=worst_in_bar: bust of a short, at the high",
         (100, 105, 100, 101),
+        rules=WORST,
         settings=FAR | {"drawdown_cents": 5000},
         reason=BUST,
         result=-3100,
@@ -50,11 +53,19 @@ ACCOUNTS = [
         reason=NONE,
         terminated=False,
     ),
-    long("bust by a stop", FALLS, settings={"drawdown_cents": 4000}, **LOST, terminated=True, truncated=False),
+    long(
+        "drawdown=worst_in_bar: bust by a stop",
+        FALLS,
+        rules=WORST,
+        settings={"drawdown_cents": 4000},
+        **LOST,
+        terminated=True,
+        truncated=False,
+    ),
     long(
         "bust in the last bar is no truncation",
         FALLS,
-        settings={"drawdown_cents": 4000},
+        settings={"drawdown_cents": 4060},
         market={"last": [2]},
         **LOST,
         terminated=True,
@@ -68,10 +79,11 @@ ACCOUNTS = [
         settings={"drawdown_cents": 4100},
     ),
     Scenario(
-        "the floor follows the high water",
+        "drawdown=worst_in_bar: the floor follows the high water",
         [QUIET, (100, 110, 100, 110), (110, 110, 103, 105), QUIET],
         [BUY, HOLD],
         {1: dict(high_water=5_008_950, terminated=False), 2: dict(reason=BUST, result=2900, terminated=True, wins=1)},
+        rules=WORST,
         settings=FAR | {"drawdown_cents": 5000, "lock_cents": 1_000_000},
     ),
     Scenario(
