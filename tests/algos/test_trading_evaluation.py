@@ -18,7 +18,17 @@ from crossfade.envs.trading.sessions import within
 from crossfade.envs.trading.trading_numpy import Trading
 from crossfade.systems.trading import data, evaluation
 from crossfade.systems.trading.config import TradingConfig
-from crossfade.systems.trading.judging import baselines, hindsight, ledger, record, sensitivity, stage, study, tearsheet
+from crossfade.systems.trading.judging import (
+    baselines,
+    firms,
+    hindsight,
+    ledger,
+    record,
+    sensitivity,
+    stage,
+    study,
+    tearsheet,
+)
 from crossfade.systems.trading.judging.stage import Stage, StudyEffort
 
 SMALL = {"days": "2", "eval_days": "4", "env.window": "3", "hidden": "8", "dtype": "float64"}
@@ -74,8 +84,9 @@ def sell_always(row, state, mask) -> np.ndarray:
         ("env.phase=2", "markets=NQ,ES", "drawdown=600"),
         ("contracts=3", "markets=MES", "commission=1.25"),
         ("rules=seed_jax", "drawdown=900"),
+        ("env.phase=3", "markets=MES,MNQ", "contracts=12", "risk=45", "slippage=2", "drawdown=60", "account_days=3"),
     ],
-    ids=["plain", "phase 2, two markets, bust", "three contracts", "published rules"],
+    ids=["plain", "phase 2, two markets, bust", "three contracts", "published rules", "phase 3, sizes, slippage, bust"],
 )
 def test_records_and_trades_are_what_an_account_bar_by_bar_says(words):
     """The scalar oracle is led through every session by the recorded actions and keeps its own list of trades."""
@@ -83,7 +94,8 @@ def test_records_and_trades_are_what_an_account_bar_by_bar_says(words):
     params, market = where.config.params, where.market
     plain = Settings(*(np.asarray(value).item() for value in where.settings))
     found = where.trade(by_dice(3))
-    rows = []
+    lows = firms.days(found, market, where.settings, *where.at, np.arange(len(where.dates))).low
+    rows, held = [], 0
     for session, (m, t) in enumerate(zip(*where.at, strict=True)):
         account, cost, ended = ScalarTrading(params, market, plain), 0, False
         account.reset(int(m), int(t))
@@ -94,15 +106,23 @@ def test_records_and_trades_are_what_an_account_bar_by_bar_says(words):
                 continue
             assert found.could_enter[row, session] == account.mask()[Action.BUY]
             was, side = account.position, 1 if found.action[row, session] == Action.BUY else -1
-            trades = account.trades
+            trades, path = account.trades, [account.equity]
             outcome = account.step(int(found.action[row, session]))
             if account.trades > trades:
                 base = market.open[m, t + 1 + row] if params.rules.fill == "next_open" else market.close[m, t + row]
-                rows.append([session, m, t + 1 + row, None, side, base + side * market.slippage[m]])
+                held = risked(market, plain, int(m), int(t + row))
+                rows.append([session, m, t + 1 + row, None, side, held, base + side * account.slippage])
                 assert was == 0
             if outcome.reason != Reason.NONE:
                 rows[-1][3] = t + 1 + row
                 rows[-1] += [outcome.result, outcome.reason]
+            else:
+                worth = account.position * account.tick_cents * account.contracts
+                path = [account.balance + worth * (int(side[m, account.t]) - account.entry) for side in market[1:4]]
+            assert lows[session, row] == (min(*path, account.equity) - plain.initial_cents) / 100
+            in_position = account.position or outcome.reason
+            assert found.contracts[row, session] == (held if in_position else 0)
+            assert account.contracts == (held if account.position else 0)
             paid, cost = account.commissions + account.slippages - cost, account.commissions + account.slippages
             expected = account.equity, account.position, outcome.reason, outcome.result, paid
             mine = [getattr(found, name)[row, session] for name in ("equity", "position", "reason", "result", "cost")]
@@ -112,16 +132,34 @@ def test_records_and_trades_are_what_an_account_bar_by_bar_says(words):
         assert [int(field[session]) for field in found.state] == list(account.state)
     listed = ledger.trades(found, market, where.settings, params.rules, *where.at)
     assert rows and [list(row) for row in zip(*listed, strict=True)] == [
-        [*row[:6], exit_, *row[6:]] for row, exit_ in zip(rows, listed.exit.tolist(), strict=True)
+        [*row[:7], exit_, *row[7:]] for row, exit_ in zip(rows, listed.exit.tolist(), strict=True)
     ]
-    worth = market.tick_cents[listed.market] * plain.contracts
-    fees = (3 if params.rules.commission == "three_sides" else 2) * account.commission * plain.contracts
+    worth = market.tick_cents[listed.market] * listed.contracts
+    fees = (3 if params.rules.commission == "three_sides" else 2) * account.commission * listed.contracts
     assert np.array_equal(listed.side * (listed.exit - listed.entry) * worth - fees, listed.result)
     at_stop = listed.reason == Reason.STOP
     inside = (market.low[listed.market, listed.left] <= listed.exit) & (
         listed.exit <= market.high[listed.market, listed.left]
     )
     assert inside[at_stop].all() or params.rules.gaps == "ignored"
+    if params.phase == 3:
+        assert {Reason.BUST, Reason.CLOSED} <= set(listed.reason) and len(set(listed.contracts)) > 2
+        assert (listed.contracts > 1)[listed.entered == listed.left].any()  # whose size no bar's end shows
+
+
+def risked(market: build.Market, settings: Settings, m: int, t: int) -> int:
+    """Contracts of a position entered after bar t."""
+    tick = int(market.tick_cents[m])
+    distance = max(1, (int(market.atr64[m, t]) * settings.stop_64 + 2048) // 4096)
+    loss = tick * min(distance, max(1, settings.stop_cap_cents // tick))
+    return min(settings.contracts, max(1, settings.risk_cents // loss)) if settings.risk_cents else settings.contracts
+
+
+def test_a_policy_is_judged_session_by_session():
+    """However many days accounts live in training, and however few bars."""
+    usual, long = Stage(config()), Stage(config("account_days=5", "max_bars=10"))
+    assert all(np.array_equal(a, b) for a, b in zip(usual.settings, long.settings, strict=True))
+    assert np.array_equal(usual.trade(by_dice(2)).equity, long.trade(by_dice(2)).equity)
 
 
 def test_a_record_may_be_longer_than_any_session():
@@ -129,7 +167,7 @@ def test_a_record_may_be_longer_than_any_session():
     short, n = where.trade(by_dice(0)), where.n_bars
     long = record.trade(Trading(where.config.params), where.market, where.settings, *where.at, by_dice(0), n + 5)
     assert not long.running[n:].any() and np.array_equal(long.equity[n:], np.repeat(short.equity[-1:], 5, 0))
-    assert all(np.array_equal(a[:n], b) for a, b in zip(long[:8], short[:8], strict=True))
+    assert all(np.array_equal(a[:n], b) for a, b in zip(long[:9], short[:9], strict=True))
 
 
 def test_who_never_trades_earns_nothing_and_neither_do_those_who_trade_as_often():
@@ -247,6 +285,12 @@ def test_the_interval_over_fill_rules_does_not_depend_on_the_rules_of_the_config
         (("env.rules.gaps=ignored",), ["gaps=ignored"]),
         (("env.rules.intrabar=optimistic", "costs=false"), ["intrabar=optimistic", "no costs"]),
         (("commission=0", "env.rules.break_even=sets"), ["no commission"]),
+        (("slippage=0",), ["no slippage"]),
+        (("slippage=0", "commission=0"), ["no commission", "no slippage"]),
+        (("slippage=1", "commission=1"), []),
+        (("costs=false", "slippage=0"), ["no costs"]),
+        (("env.rules.drawdown=worst_in_bar",), ["drawdown=worst_in_bar"]),
+        (("env.rules.drawdown=close",), ["drawdown=close"]),
     ],
 )
 def test_what_flatters_a_result_is_named(words, named):
@@ -270,12 +314,19 @@ def best_by_search(where: Stage, session: int) -> int:
         state = State(*(f[list(kept.values())] for f in state))
 
 
-@pytest.mark.parametrize("words", [(), ("markets=CL,NQ", "target_ratio=1", "stop_atr=0.7")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("markets=CL,NQ", "target_ratio=1", "stop_atr=0.7"),
+        ("env.phase=3", "markets=MES", "contracts=5", "risk=60", "balance=1e7", "lock=none", "account_days=2"),
+    ],
+)
 def test_the_best_in_hindsight_is_found_by_search_too_and_no_one_earns_more(words):
     where = Stage(config("drawdown=100000", *words))
     most = hindsight.best(where)
     assert (100 * most).round().astype(int).tolist() == [best_by_search(where, i) for i in range(len(most))]
-    for seed in range(3):
+    for seed in range(3 if where.config.params.phase == 1 else 0):  # who leaves in time may earn more
         assert (where.dollars(where.trade(by_dice(seed))) <= most).all()
     assert (most > 0).all()
 
@@ -308,6 +359,7 @@ def test_a_study_adds_up(studied):
     assert figures["expectancy"]["value"] == pytest.approx(total / len(rows))
     assert costs["gross"] - costs["commission"] - costs["slippage"] == pytest.approx(costs["net"])
     assert costs["commission"] == pytest.approx(len(rows) * 2 * 0.5)
+    assert {row["contracts"] for row in rows} == {"1"}
     assert tree["trades"]["number"] == len(rows) == sum(of["trades"] for of in tree["exits"].values())
     won = [float(row["result"]) for row in rows if float(row["result"]) > 0]
     lost = [float(row["result"]) for row in rows if float(row["result"]) <= 0]
@@ -379,12 +431,16 @@ def test_test_sets_are_named_apart():
 
 
 def test_the_rules_of_the_config_are_those_that_are_varied():
-    seen, where = [], Stage(config("env.rules.break_even=sets", "env.rules.intrabar=path"))
+    seen = []
+    where = Stage(config("env.rules.break_even=sets", "env.rules.intrabar=path", "env.rules.drawdown=close"))
 
     def trade(params, *rest):
         seen.append(params.rules)
         return following(baselines.flat)(params, *rest)
 
     sensitivity.fills(where, trade, where.trade(baselines.flat))
+    assert all(rules.break_even == "sets" and rules.drawdown == "at_floor" for rules in seen) and len(seen) == 5
+    seen.clear()
+    where = Stage(config("env.rules.intrabar=path"))
+    sensitivity.fills(where, trade, where.trade(baselines.flat))
     assert len(seen) == 4 and where.config.params.rules not in seen  # that one is known
-    assert all(rules.break_even == "sets" for rules in seen)

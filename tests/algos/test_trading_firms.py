@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from crossfade.envs.trading.market import Market, Settings, State
+from crossfade.envs.trading.params import Reason
 from crossfade.errors import UsageError
 from crossfade.systems.trading.judging import firms
 from crossfade.systems.trading.judging.firms import Days, Firm
@@ -124,12 +125,13 @@ def test_a_rule_less_never_lowers_the_chance_of_passing():
         assert firms.simulate(replace(base, **change), of, drawn).passed > strict, change
 
 
-def test_paths_of_a_day_by_hand():
-    """Two accounts of one day: one long ES over two bars, stopped in the third; the other flat. Ticks are $12.50."""
+@pytest.mark.parametrize("reason", [Reason.STOP, Reason.BUST])
+def test_paths_of_a_day_by_hand(reason):
+    """Two accounts of one day: one long 2 MES over two bars, closed in the third; the other flat. Ticks are $1.25."""
     ints = lambda *rows: np.array(rows, np.int32)
     market = dict.fromkeys(Market._fields, np.zeros(1, np.int32))
     market |= {
-        "tick_cents": ints(1250),
+        "tick_cents": ints(125),
         "high": ints([0, 9, 14, 14]),
         "low": ints([0, -2, 6, -9]),
         "close": ints([0, 8, 10, -8]),
@@ -137,19 +139,20 @@ def test_paths_of_a_day_by_hand():
     equity = ints([5_010_000, 5_000_000], [5_012_500, 5_000_000], [4_990_000, 5_000_000])
     state = State(*(np.zeros(2, np.int32) for _ in State._fields))._replace(t=ints(3, 3), trades=ints(1, 0))
     blank = np.zeros((3, 2), np.int32)
-    made = Record(
-        equity,
-        ints([1, 0], [1, 0], [0, 0]),
-        blank,
-        ints([0, 0], [0, 0], [1, 0]),
-        *[blank] * 4,
-        np.zeros(2, bool),
-        state,
+    shown = dict.fromkeys(Record._fields, blank) | {
+        "equity": equity,
+        "position": ints([1, 0], [1, 0], [0, 0]),
+        "contracts": ints([2, 0], [2, 0], [2, 0]),
+        "reason": ints([0, 0], [0, 0], [reason, 0]),
+        "bust": np.zeros(2, bool),
+        "state": state,
+    }
+    found = firms.days(
+        Record(**shown), Market(**market), Settings(contracts=12), ints(0, 0), ints(0, 0), np.zeros(2, int)
     )
-    found = firms.days(made, Market(**market), Settings(), ints(0, 0), ints(0, 0), np.zeros(2, int))
     assert found.close.tolist() == [[100.0, 125.0, -100.0]]
-    assert found.low.tolist() == [[100 - 10 * 12.5, 125 - 4 * 12.5, -100.0]]
-    assert found.high.tolist() == [[100 + 12.5, 125 + 4 * 12.5, 125.0]]
+    assert found.low.tolist() == [[100 - 10 * 2.5, 125 - 4 * 2.5, -100.0]]  # the fill is the lowest of its bar
+    assert found.high.tolist() == [[100 + 2.5, 125 + 4 * 2.5, 125.0]]
     assert found.traded.tolist() == [True]
 
 

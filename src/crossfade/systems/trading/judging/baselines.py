@@ -49,7 +49,8 @@ def hold(row: int, state: State, mask: np.ndarray) -> np.ndarray:
 
 
 def out_of_reach(market: Market, settings: Settings) -> Settings:
-    """Settings whose stop and target no session of this market can reach, as far as int32 allows."""
+    """Settings whose stop and target no session of this market can reach, as far as int32 allows. Where the risk at the
+    stop sets the size, it is one contract."""
     stop_64 = (2**31 - 4096) // int(market.atr64.max())
     far = {"stop_64": stop_64, "stop_cap_cents": 2**31 - 1, "target_ratio": 1}
     return settings._replace(**{name: np.array(value, np.int32) for name, value in far.items()})

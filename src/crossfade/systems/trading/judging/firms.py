@@ -91,10 +91,11 @@ def read(path: Path) -> dict[str, Firm]:
 
 
 def days(record: Record, market: Market, settings: Settings, m: np.ndarray, t: np.ndarray, day: np.ndarray) -> Days:
-    """The paths of a record, accounts of the same `day` (numbered from 0) added up bar by bar."""
-    initial, contracts = np.asarray(settings.initial_cents), np.asarray(settings.contracts)
+    """The paths of a record, accounts of the same `day` (numbered from 0) added up bar by bar. A bar that closed a
+    position goes from the equity before it to the one that the fill left, at the floor as anywhere else."""
+    initial = np.asarray(settings.initial_cents)
     bar = np.minimum(t + 1 + np.arange(len(record.equity))[:, None], record.state.t)
-    worth = record.position * market.tick_cents[m] * contracts
+    worth = record.position * market.tick_cents[m] * record.contracts
     before = np.concatenate([np.broadcast_to(initial, (1, len(t))), record.equity[:-1]])
     closed = record.reason != Reason.NONE
     reach = lambda price: np.where(closed, before, record.equity + worth * (price[m, bar] - market.close[m, bar]))

@@ -2,7 +2,7 @@
 
 Of a trade with a fixed stop and target nothing is left open once it is entered, so a session's best is a short
 recursion over its bars: after bar t one is flat and waits, or enters on the better side, and is flat again where that
-trade ends. In phase 2, where a policy may also move its stop, it is what can be had without.
+trade ends. In phases 2 and 3, where a policy may also move its stop or leave, it is what can be had without.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,8 @@ from ....envs.trading.params import Action, Reason
 from ....envs.trading.trading_numpy import Trading
 from .stage import Stage
 
-NO_FLOOR = np.array(
-    2**29, np.int32
-)  # cents: no account goes bust; the mask of phase 2 takes it three times, in 32 bits
+NO_FLOOR = np.array(2**29, np.int32)
+"""Cents below the highest equity that no session loses; the mask of phases 2 and 3 takes it three times, in 32 bits."""
 
 
 class Entries(NamedTuple):

@@ -25,6 +25,7 @@ class Trades(NamedTuple):
     entered: Ints  # bar
     left: Ints  # bar
     side: Ints  # 1 long, -1 short
+    contracts: Ints
     entry: Ints  # ticks, slippage included
     exit: Ints
     result: Ints  # cents, both commissions included
@@ -46,18 +47,15 @@ def trades(record: Record, market: Market, settings: Settings, rules: Rules, m: 
     of, begin, end = m[session], t[session] + 1 + row_in, t[session] + 1 + row_out
     side = np.where(record.action[row_in, session] == Action.BUY, 1, -1)
     base = market.open[of, begin] if rules.fill == "next_open" else market.close[of, begin - 1]
-    entry = base + side * market.slippage[of]
-    commission = np.where(
-        np.asarray(settings.commission_cents) < 0, market.commission_cents[of], settings.commission_cents
-    )
+    own = lambda given, column: np.where(np.asarray(given) < 0, column[of], given)
+    entry = base + side * own(settings.slippage, market.slippage)
+    commission = own(settings.commission_cents, market.commission_cents)
     sides = 3 if rules.commission == "three_sides" else 2
-    result = record.result[row_out, session]
-    ticks, rest = np.divmod(
-        result + sides * commission * settings.contracts, market.tick_cents[of] * settings.contracts
-    )
+    result, contracts = record.result[row_out, session], record.contracts[row_out, session]
+    ticks, rest = np.divmod(result + sides * commission * contracts, market.tick_cents[of] * contracts)
     assert not rest.any(), "a result is not a whole number of ticks"
-    columns = session, of, begin, end, side, entry, entry + side * ticks, result, record.reason[row_out, session]
-    return Trades(*(np.asarray(column, np.int64) for column in columns))
+    columns = session, of, begin, end, side, contracts, entry, entry + side * ticks, result
+    return Trades(*(np.asarray(column, np.int64) for column in (*columns, record.reason[row_out, session])))
 
 
 def to_csv(listed: Trades, specs: Mapping[str, Contract], dates: Sequence[np.ndarray], market: Market) -> str:
@@ -65,14 +63,15 @@ def to_csv(listed: Trades, specs: Mapping[str, Contract], dates: Sequence[np.nda
     names = list(specs)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["market", "side", "entered", "left", "entry", "exit", "result", "reason"])
-    for _, of, begin, end, side, entry, leave, result, reason in zip(*map(np.ndarray.tolist, listed), strict=True):
+    writer.writerow(["market", "side", "contracts", "entered", "left", "entry", "exit", "result", "reason"])
+    for _, of, begin, end, side, size, entry, leave, result, reason in zip(
+        *map(np.ndarray.tolist, listed), strict=True
+    ):
         tick = specs[names[of]].tick
         times = [_time(int(dates[of][bar]), int(market.minute[of, bar])) for bar in (begin, end)]
         prices = [f"{tick * price:.10g}" for price in (entry, leave)]
-        writer.writerow(
-            [names[of], "long" if side > 0 else "short", *times, *prices, f"{result / 100:.2f}", REASONS[reason]]
-        )
+        position = [names[of], "long" if side > 0 else "short", size]
+        writer.writerow([*position, *times, *prices, f"{result / 100:.2f}", REASONS[reason]])
     return text.getvalue()
 
 

@@ -21,12 +21,13 @@ Decide = Callable[[int, State, np.ndarray], np.ndarray]
 class Record(NamedTuple):
     """Accounts of their own, one per session, side by side. Arrays are NumPy's or JAX's; JAX's have checkpoints first.
 
-    Row r of the first eight is bar t + 1 + r of an account that began flat after bar t: its action is the one decided
+    Row r of the first nine is bar t + 1 + r of an account that began flat after bar t: its action is the one decided
     before that bar, all else is as the bar left it. Rows after an account's end repeat its equity; else they are 0.
     """
 
     equity: Any  # (bars, sessions) int32 cents at the close
     position: Any  # (bars, sessions) int32: -1, 0, 1, held at the close
+    contracts: Any  # (bars, sessions) int32: of the position held at the close, or of the one closed in this bar
     action: Any  # (bars, sessions) int32, as it was decided
     reason: Any  # (bars, sessions) int32: why a position was closed in this bar, NONE if none was
     result: Any  # (bars, sessions) int32: cents that the closed position brought, both commissions included
@@ -49,7 +50,7 @@ def trade(env: Trading, market: Market, settings: Settings, m: Ints, t: Ints, de
     """Accounts that begin flat after bar `t` of market `m`, each stepped to its end, for at most `n_bars` bars."""
     state, n = env.reset(market, settings, m, t), len(t)
     ints = lambda: np.zeros((n_bars, n), np.int32)
-    equity, position, action, reason, result, cost = (ints() for _ in range(6))
+    equity, position, contracts, action, reason, result, cost = (ints() for _ in range(7))
     could_enter, running = np.zeros((n_bars, n), bool), np.zeros((n_bars, n), bool)
     bust, alive = np.zeros(n, bool), np.ones(n, bool)
     for row in range(n_bars):
@@ -60,6 +61,8 @@ def trade(env: Trading, market: Market, settings: Settings, m: Ints, t: Ints, de
             after, outcome = env.step(market, settings, before, action[row, here])
             could_enter[row, here], running[row, here] = mask[here, Action.BUY], True
             position[row, here], reason[row, here], result[row, here] = after.position, outcome.reason, outcome.result
+            entered, size = after.trades > before.trades, env.size(market, settings, before)
+            contracts[row, here] = np.where(entered, size, before.contracts)
             cost[row, here] = after.commissions + after.slippages - before.commissions - before.slippages
             state = State(*(field.copy() for field in state))
             for field, new in zip(state, after, strict=True):
@@ -67,4 +70,4 @@ def trade(env: Trading, market: Market, settings: Settings, m: Ints, t: Ints, de
             bust[here] = outcome.terminated
             alive[here] = ~(outcome.terminated | outcome.truncated)
         equity[row] = env.equity(market, state)
-    return Record(equity, position, action, reason, result, cost, could_enter, running, bust, state)
+    return Record(equity, position, contracts, action, reason, result, cost, could_enter, running, bust, state)

@@ -63,5 +63,5 @@ def unsound(config: TradingConfig) -> list[str]:
     rules, sound = config.params.rules, Rules()
     found = [f"{name}={getattr(rules, name)}" for name in FILLING if getattr(rules, name) != getattr(sound, name)]
     found += ["intrabar=optimistic"] if rules.intrabar == "optimistic" else []
-    found += ["no costs"] if not config.costs else ["no commission"] if config.commission == 0 else []
-    return found
+    left_out = {"no commission": config.commission == 0, "no slippage": config.slippage == 0}
+    return found + ([name for name, is_so in left_out.items() if is_so] if config.costs else ["no costs"])

@@ -51,7 +51,8 @@ class StudyEffort(Effort):
 
 @dataclass(frozen=True)
 class Stage:
-    """Where traders are judged: the days held out, whole sessions, the account as it is at the end of training."""
+    """Where traders are judged: the days held out, session by session, each with a new account as it is at the end of
+    training, however many days accounts live there."""
 
     config: TradingConfig
 
@@ -61,8 +62,10 @@ class Stage:
 
     @cached_property
     def settings(self) -> Settings:
-        final = world.settings(self.config, self.config.horizon)
-        return final._replace(max_bars=np.array(Settings().max_bars, np.int32))
+        """Those of the last update, but for accounts of one day that no number of bars cuts short: a policy is judged
+        session by session."""
+        final, usual = world.settings(self.config, self.config.horizon), Settings()
+        return final._replace(max_bars=np.array(usual.max_bars, np.int32), days=np.array(usual.days, np.int32))
 
     @cached_property
     def at(self) -> tuple[Ints, Ints]:
