@@ -342,7 +342,7 @@ def test_there_is_no_headline_when_the_fill_rule_decides_about_gain_or_loss():
 
 @pytest.fixture(scope="module")
 def studied() -> tuple[Stage, evaluation.Evaluation]:
-    chosen = config("eval_days=25", "markets=ES,NQ")
+    chosen = config("eval_days=25", "markets=ES,NQ", "balance=40000")
     return Stage(chosen), evaluation.evaluate(chosen, following(by_dice(1, 0.02)), FEW)
 
 
@@ -354,7 +354,7 @@ def test_a_study_adds_up(studied):
     for other in (costs["net"], sum(tree["months"].values()), sum(of["dollars"] for of in tree["exits"].values())):
         assert other == pytest.approx(total)
     assert figures["total"]["value"] == pytest.approx(total)
-    assert figures["return"]["value"] == pytest.approx(total / 50_000)
+    assert figures["return"]["value"] == pytest.approx(total / 40_000)
     assert figures["per_day"]["value"] == pytest.approx(total / 25)
     assert figures["expectancy"]["value"] == pytest.approx(total / len(rows))
     assert costs["gross"] - costs["commission"] - costs["slippage"] == pytest.approx(costs["net"])

@@ -27,7 +27,8 @@ class Facts(NamedTuple):
 
 
 def published_reward(params: TradingParams, settings: Settings, facts: Facts, xp: ModuleType) -> Any:
-    """The reward that `params.rules.reward` names, in the phase of the params."""
+    """The reward that `params.rules.reward` names, in the phase of the params; phase 3 has that of phase 2, and leaving
+    at the market is neither stop nor target."""
     if params.rules.reward == "seed_pandas":
         return _pandas(params, settings, facts, xp)
     return _jax_phase_1(settings, facts, xp) if params.phase == 1 else _jax_phase_2(settings, facts, xp)

@@ -23,7 +23,6 @@ from .record import Record
 Ints = Int32[np.ndarray, " sessions"]
 Trader = Callable[[TradingParams, Market, Settings, Ints, Ints, int], Record]
 """A policy at work: the record of sessions that begin after bars t of markets m, under any rules and settings."""
-CAPITAL = Settings().initial_cents / 100  # dollars of an account
 
 
 @dataclass(frozen=True)

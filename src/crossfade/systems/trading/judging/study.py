@@ -17,7 +17,7 @@ from . import firms, ledger, statistics
 from .findings import Findings
 from .ledger import Trades
 from .sensitivity import Fills, unsound
-from .stage import CAPITAL, StudyEffort
+from .stage import StudyEffort
 
 STREAM = 0xB007  # of the bootstrap's draws, beside those of training
 Drawn = Int[np.ndarray, "resamples days"]
@@ -39,7 +39,7 @@ def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[s
         "block": block,
         "resamples": effort.resamples,
         "headline": {**_headline(daily, Fills(found.fills), drawn), "unsound": unsound(config)},
-        "figures": _with_intervals(found.columns, drawn),
+        "figures": _with_intervals(found.columns, config.balance, drawn),
         "trades": of_trades(found),
         "costs": costs(found),
         "exits": exits(found.trades),
@@ -55,13 +55,13 @@ def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[s
     }
 
 
-def figures(columns: Columns) -> dict[str, Any]:
-    """The figures that have an interval; of each repeat, if there are any."""
+def figures(columns: Columns, capital: float) -> dict[str, Any]:
+    """The figures that have an interval; of each repeat, if there are any. Accounts begin with `capital` dollars."""
     daily, trades = columns["daily"], columns["trades"].sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "total": daily.sum(-1),
-            "return": daily.sum(-1) / CAPITAL,
+            "return": daily.sum(-1) / capital,
             "per_day": daily.mean(-1),
             "annual": statistics.YEAR * daily.mean(-1),
             "volatility": statistics.volatility(daily),
@@ -147,9 +147,9 @@ def selection(
     }
 
 
-def _with_intervals(columns: Columns, drawn: Drawn) -> dict[str, dict[str, float]]:
-    repeated = figures({name: values[drawn] for name, values in columns.items()})
-    return {name: _figure(value, repeated[name]) for name, value in figures(columns).items()}
+def _with_intervals(columns: Columns, capital: float, drawn: Drawn) -> dict[str, dict[str, float]]:
+    repeated = figures({name: values[drawn] for name, values in columns.items()}, capital)
+    return {name: _figure(value, repeated[name]) for name, value in figures(columns, capital).items()}
 
 
 def _compare(
