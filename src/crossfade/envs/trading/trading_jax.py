@@ -68,17 +68,18 @@ class Trading:
         side = jnp.where(uniform[..., 3] < 0.5, 1, -1)
         distance = self._stop_distance(market, settings, flat)
         furthest = distance * settings.target_ratio
-        reach = _at(market.atr64, m, t) * settings.forced_64 // 4096
+        reach = _ticks(_at(market.atr64, m, t), settings.forced_64)
         profit = jnp.clip(_floor(uniform[..., 4], 2 * reach + 1) - reach, 1 - distance, furthest - 1)
         entry = _at(market.close, m, t) - side * profit
+        size = self.size(market, settings, flat)
         placed = {
             "position": side,
-            "contracts": settings.contracts,
+            "contracts": size,
             "entry": entry,
             "stop": entry - side * distance,
             "target": entry + side * furthest,
             "entry_t": t,
-            "balance": flat.balance - profit * _at(market.tick_cents, m) * settings.contracts,
+            "balance": flat.balance - profit * _at(market.tick_cents, m) * size,
             "trades": 1,
         }
         return flat._replace(**{name: jnp.where(forced, new, getattr(flat, name)) for name, new in placed.items()})
@@ -87,12 +88,19 @@ class Trading:
         """Balance and the worth of the open position at the close, in cents."""
         return state.balance + _worth(market, state, _at(market.close, state.market, state.t))
 
+    def size(self, market: Market, settings: Settings, state: State) -> Int32[Array, "*batch"]:
+        """Contracts of a position that is entered after this bar."""
+        at_risk = self._stop_distance(market, settings, state) * _at(market.tick_cents, state.market)
+        afforded = jnp.maximum(1, _quotient(settings.risk_cents, at_risk))
+        most = jnp.where(jnp.asarray(settings.risk_cents) > 0, afforded, settings.contracts)
+        return jnp.minimum(most, settings.contracts)
+
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[Array, "*batch actions"]:
         """Which actions are legal."""
         return jnp.stack(self._legal(market, settings, state), -1)
 
     def observe(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch observation"]:
-        """The window of features, the position and, in phase 2, its management."""
+        """The window of features, the position and, from phase 2 on, its management."""
         return jnp.concatenate([self._window(market, state), self._account(market, settings, state)], -1)
 
     def step(
@@ -111,22 +119,30 @@ class Trading:
         state = state._replace(stop=self._trailed_stop(market, settings, state, bar))  # 2
         side, holds, trailing = state.position, state.position != 0, state.trailing != 0
 
-        reason, level = self._touched(market, state, bar)  # 3, 4
-        reason = jnp.where(holds & last & (reason == Reason.NONE), Reason.SESSION_END, reason)  # 5
-        at_market = (reason != Reason.STOP) & (reason != Reason.TARGET)
-        slippage = jnp.where(at_market, _at(market.slippage, state.market), 0)
-        price = jnp.where(at_market, bar.close - side * slippage, level)
+        floor = jnp.minimum(state.high_water - settings.drawdown_cents, settings.initial_cents + settings.lock_cents)
+        reason, level = self._touched(market, state, bar, floor)  # 3, 4
+        if self.params.phase == 3:
+            leaves = action == Action.CLOSE
+            reason, level = jnp.where(leaves, Reason.CLOSED, reason), jnp.where(leaves, bar.open, level)
+        at_level = reason != Reason.NONE
+        reason = jnp.where(holds & last & ~at_level, Reason.SESSION_END, reason)  # 5
+        slips = (reason != Reason.STOP) & (reason != Reason.TARGET)
+        slippage = jnp.where(slips, _slippage(market, settings, state), 0)
+        price = jnp.where(at_level, level, bar.close) - side * slippage
         exit_fees = state.contracts * fee * (1 if rules.commission == "per_side" else 2)
         exit_result = _worth(market, state, price) - exit_fees
 
-        floor = jnp.minimum(state.high_water - settings.drawdown_cents, settings.initial_cents + settings.lock_cents)
         at_close = _worth(market, state, bar.close)
-        extreme = jnp.where(side > 0, bar.low, bar.high)
-        worst = _worth(market, state, extreme) if rules.drawdown == "worst_in_bar" else at_close
-        bust = state.balance + jnp.where(reason == Reason.NONE, worst, exit_result) < floor  # 6
         thin = (settings.liquidation_cents > 0) & (state.balance + at_close - floor < settings.liquidation_cents)
-        forced = jnp.where(bust, Reason.BUST, jnp.where(thin, Reason.LIQUIDATED, Reason.NONE))
-        reason = jnp.where(holds & (reason == Reason.NONE), forced, reason)
+        forced = jnp.where(thin, Reason.LIQUIDATED, Reason.NONE)
+        kept = holds & (reason == Reason.NONE)  # 6
+        if rules.drawdown == "at_floor":
+            reason = jnp.where(kept, forced, reason)
+            bust = ~(kept & ~thin) & (state.balance + exit_result < floor)
+        else:
+            extreme = jnp.where(side > 0, bar.low, bar.high) if rules.drawdown == "worst_in_bar" else bar.close
+            bust = state.balance + jnp.where(kept, _worth(market, state, extreme), exit_result) < floor
+            reason = jnp.where(kept, jnp.where(bust, Reason.BUST, forced), reason)
 
         closes = reason != Reason.NONE
         result = jnp.where(closes, exit_result - state.contracts * fee, 0)
@@ -144,9 +160,12 @@ class Trading:
             slippages=state.slippages + jnp.where(closes, lost, 0),
             illegal=state.illegal + ~allowed,
         )
-        over = last | (b - state.began >= settings.max_bars) | (b + 1 >= _at(market.length, state.market))
+        first, here = (jnp.where(last, bar, 0) for bar in (state.began, b))  # others read what is in the cache
+        seen = _at(market.session, state.market, here) - _at(market.session, state.market, first) + 1
+        over = last & ((seen >= settings.days) | _at(market.final, state.market, here))
+        over |= (b - state.began >= settings.max_bars) | (b + 1 >= _at(market.length, state.market))
         if rules.reward == "equity":
-            reward = (equity - equity_before) * jnp.float32(1e-4)
+            reward = (equity - equity_before).astype(jnp.float32) * _at(market.reward_scale, state.market)
         else:
             facts = Facts(
                 held=before.position,
@@ -170,16 +189,18 @@ class Trading:
         enter = flat & _at(market.may_enter, state.market, state.t) if rules.entries == "session" else flat
         if self.params.phase == 1:
             return [jnp.ones_like(flat), enter, enter]
-        enter &= 4 * (state.high_water - self.equity(market, state)) < 3 * settings.drawdown_cents
+        limit = settings.drawdown_cents
+        enter &= state.high_water - self.equity(market, state) < limit - limit // 4  # 3/4 of it, without overflow
         profit = self._profit(market, state)
         atr64 = _at(market.atr64, state.market, state.t)
-        move = ~flat & (state.break_even == 0) & (profit > atr64 * settings.break_even_64 // 4096)
+        move = ~flat & (state.break_even == 0) & (profit > _ticks(atr64, settings.break_even_64))
         if rules.break_even == "never_lowers":
             move &= state.position * (state.entry - state.stop) > 0
         trail = ~flat & (state.trailing == 0)
         if rules.trail_mask == "in_profit":
             trail &= profit > 0
-        return [jnp.ones_like(flat), enter, enter, move, trail, state.trailing != 0]
+        legal = [jnp.ones_like(flat), enter, enter, move, trail, state.trailing != 0]
+        return legal if self.params.phase == 2 else [*legal, ~flat]
 
     def _profit(self, market: Market, state: State) -> Int32[Array, "*batch"]:
         """Ticks that the position is in profit at the close; 0 when flat."""
@@ -194,13 +215,13 @@ class Trading:
         if rules.entries == "any_time":
             opens &= _at(market.may_enter, *now)
         side = jnp.where(action == Action.BUY, 1, -1)
-        tick_cents, slippage = (_at(column, state.market) for column in (market.tick_cents, market.slippage))
+        slippage, size = _slippage(market, settings, state), self.size(market, settings, state)
         distance = self._stop_distance(market, settings, state)
         entry = (bar.open if rules.fill == "next_open" else _at(market.close, *now)) + side * slippage
-        fees = settings.contracts * _fee(market, settings, state)
+        fees = size * _fee(market, settings, state)
         opened = state._replace(
             position=side,
-            contracts=jnp.asarray(settings.contracts, jnp.int32),
+            contracts=size,
             entry=entry,
             stop=entry - side * distance,
             target=entry + side * distance * settings.target_ratio,
@@ -208,9 +229,9 @@ class Trading:
             balance=state.balance - fees,
             trades=state.trades + 1,
             commissions=state.commissions + fees,
-            slippages=state.slippages + slippage * tick_cents * settings.contracts,
+            slippages=state.slippages + slippage * _at(market.tick_cents, state.market) * size,
         )
-        if self.params.phase == 2:
+        if self.params.phase != 1:
             moved = action == Action.BREAK_EVEN  # and legal: by the sound rules only where the entry is the better stop
             trails = (action == Action.TRAIL) & (self._profit(market, state) > 0)
             state = state._replace(
@@ -222,8 +243,8 @@ class Trading:
 
     def _stop_distance(self, market: Market, settings: Settings, state: State) -> Int32[Array, "*batch"]:
         """Ticks from an entry decided after this bar to its stop."""
-        distance = _ticks(_at(market.atr64, state.market, state.t), settings.stop_64)
-        most = settings.stop_cap_cents // _at(market.tick_cents, state.market)
+        distance = _distance(_at(market.atr64, state.market, state.t), settings.stop_64)
+        most = _quotient(settings.stop_cap_cents, _at(market.tick_cents, state.market))
         return jnp.minimum(distance, jnp.maximum(1, most))
 
     def _trailed_stop(self, market: Market, settings: Settings, state: State, bar: _Bar) -> Int32[Array, "*batch"]:
@@ -233,38 +254,43 @@ class Trading:
         before = self.params.rules.trail == "before"
         close = _at(market.close, state.market, state.t) if before else bar.close
         atr64 = _at(market.atr64, state.market, state.t if before else state.t + 1)
-        distance, side = _ticks(atr64, settings.trail_64), state.position
+        distance, side = _distance(atr64, settings.trail_64), state.position
         follows = side * jnp.maximum(side * state.stop, side * close - distance)
         return jnp.where(state.trailing != 0, follows, state.stop)
 
     def _touched(
-        self, market: Market, state: State, bar: _Bar
+        self, market: Market, state: State, bar: _Bar, floor: Int32[Array, "*batch"]
     ) -> tuple[Int32[Array, "*batch"], Int32[Array, "*batch"]]:
-        """Steps 3 and 4: STOP, TARGET or NONE, and the price of the exit. A short is a long with negated prices."""
+        """Steps 3 and 4: STOP, BUST, TARGET or NONE, and the price touched. A short is a long with negated prices."""
         rules, side = self.params.rules, state.position
-        open_, stop, target = side * bar.open, side * state.stop, side * state.target
+        open_, guard, target = side * bar.open, side * state.stop, side * state.target
+        busts = jnp.zeros_like(side, bool)
+        if rules.drawdown == "at_floor":
+            unit = jnp.maximum(1, _at(market.tick_cents, state.market) * state.contracts)
+            level = side * state.entry + _quotient(floor - state.balance - 1, unit)
+            busts, guard = level >= guard, jnp.maximum(level, guard)
         worst, best = jnp.where(side > 0, bar.low, -bar.high), jnp.where(side > 0, bar.high, -bar.low)
-        hit_stop, hit_target = worst <= stop, best >= target
+        hit_guard, hit_target = worst <= guard, best >= target
         match rules.intrabar:
             case "pessimistic":
-                target_first = jnp.zeros_like(hit_stop)
+                target_first = jnp.zeros_like(hit_guard)
             case "optimistic":
-                target_first = jnp.ones_like(hit_stop)
+                target_first = jnp.ones_like(hit_guard)
             case "nearest":
                 target_first = best - open_ < open_ - worst
             case "path":
                 target_first = _at(market.high_first, state.market, state.t + 1) == (side > 0)
-        stopped = hit_stop & ~(hit_target & target_first)
-        price = jnp.where(stopped, state.stop, state.target)
-        labelled_stop = stopped & ~hit_target if rules.label == "target_first" else stopped
-        reason = jnp.where(labelled_stop, Reason.STOP, jnp.where(hit_target | hit_stop, Reason.TARGET, Reason.NONE))
+        guarded = hit_guard & ~(hit_target & target_first)
+        price = jnp.where(guarded, side * guard, state.target)
+        named = guarded & (~hit_target | busts) if rules.label == "target_first" else guarded
+        of_guard = jnp.where(busts, Reason.BUST, Reason.STOP)
+        reason = jnp.where(named, of_guard, jnp.where(hit_target | hit_guard, Reason.TARGET, Reason.NONE))
         if rules.gaps == "open":
-            gap_stop, gap_target = open_ <= stop, open_ >= target
-            price = jnp.where(gap_stop | gap_target, bar.open, price)
-            reason = jnp.where(gap_stop, Reason.STOP, jnp.where(gap_target, Reason.TARGET, reason))
-        return jnp.where(side != 0, reason, Reason.NONE).astype(
-            jnp.int32
-        ), price  # with 64 bits on, numbers alone are int64
+            gap_guard, gap_target = open_ <= guard, open_ >= target
+            price = jnp.where(gap_guard | gap_target, bar.open, price)
+            reason = jnp.where(gap_guard, of_guard, jnp.where(gap_target, Reason.TARGET, reason))
+        reason = jnp.where(side != 0, reason, Reason.NONE)
+        return reason.astype(jnp.int32), price  # with 64 bits on, numbers alone are int64
 
     def _window(self, market: Market, state: State) -> Float32[Array, "*batch features"]:
         """The features of the last `window` bars, oldest first: one contiguous slice per account.
@@ -280,7 +306,7 @@ class Trading:
         return jnp.where(first[..., None] >= 0, seen.astype(jnp.float32), jnp.nan)
 
     def _account(self, market: Market, settings: Settings, state: State) -> Float32[Array, "*batch numbers"]:
-        """What is said of the position and, in phase 2, of its management and the actions it allows."""
+        """What is said of the position and, from phase 2 on, of its management and the actions it allows."""
         flat = state.position == 0
         close = _at(market.close, state.market, state.t)
         atr = _at(market.atr64, state.market, state.t).astype(jnp.float32) / 64  # a power of two: exact
@@ -291,7 +317,7 @@ class Trading:
             jnp.where(flat, 0, jnp.abs(state.target - close)) / atr,
             jnp.where(flat, 0, state.t - state.entry_t + 1) * jnp.float32(1 / 390),
         ]
-        if self.params.phase == 2:
+        if self.params.phase != 1:
             limit, drawdown = settings.drawdown_cents, state.high_water - self.equity(market, state)
             legal = self._legal(market, settings, state)
             numbers += [
@@ -317,9 +343,22 @@ def _floor(uniform: Float[Array, "*batch"], n: Int32[Array, "*#batch"]) -> Int32
     return jnp.minimum(jnp.floor(uniform * n).astype(jnp.int32), n - 1)
 
 
-def _ticks(atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int) -> Int32[Array, "*batch"]:
+def _quotient(a: Int32[Array, "*#batch"] | int, b: Int32[Array, "*batch"]) -> Int32[Array, "*batch"]:
+    """a // b where b is above 0, by one division, whose result nothing corrects; `//` makes two and corrects."""
+    a = jnp.broadcast_to(jnp.asarray(a, jnp.int32), b.shape)
+    return jax.lax.div(a - jnp.where(a < 0, b - 1, 0), b)
+
+
+def _ticks(
+    atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int, more: int = 0
+) -> Int32[Array, "*batch"]:
+    """(atr64 multiple_64 + more) // 4096, in two parts: the product alone may have more than 32 bits."""
+    return (atr64 >> 12) * multiple_64 + (((atr64 & 4095) * multiple_64 + more) >> 12)
+
+
+def _distance(atr64: Int32[Array, "*batch"], multiple_64: Int32[Array, "*#batch"] | int) -> Int32[Array, "*batch"]:
     """A multiple of the ATR in ticks, rounded, at least 1."""
-    return jnp.maximum(1, (atr64 * multiple_64 + 2048) // 4096)
+    return jnp.maximum(1, _ticks(atr64, multiple_64, 2048))
 
 
 def _worth(market: Market, state: State, price: Int32[Array, "*batch"]) -> Int32[Array, "*batch"]:
@@ -332,6 +371,12 @@ def _fee(market: Market, settings: Settings, state: State) -> Int32[Array, "*bat
     """Commission per contract and side."""
     own = _at(market.commission_cents, state.market)
     return jnp.where(jnp.asarray(settings.commission_cents) < 0, own, settings.commission_cents)
+
+
+def _slippage(market: Market, settings: Settings, state: State) -> Int32[Array, "*batch"]:
+    """Ticks that an order at the market loses."""
+    own = _at(market.slippage, state.market)
+    return jnp.where(jnp.asarray(settings.slippage) < 0, own, settings.slippage)
 
 
 def _flat_where(closes: Bool[Array, "*batch"], state: State) -> State:
