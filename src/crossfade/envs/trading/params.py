@@ -48,7 +48,7 @@ class Rules:
     """A position is closed where prices cross the floor; or the worst equity of a bar, or the one at its close, is held
     against the floor, and the position is closed at the close, wherever that is."""
     reward: Literal["equity", "seed_jax", "seed_pandas"] = "equity"
-    """Change of equity in hundreds of dollars, or the published rewards."""
+    """Change of equity in the worth of eight ticks, of ES $100; or the published rewards."""
 
 
 RULES = {
@@ -129,9 +129,9 @@ class TradingParams:
         trailing; CLOSE in every position. Phase 3 has all of phase 2.
     Observation: the features of bars t - window + 1 .. t, oldest first, then 5 numbers: position (-1, 0, 1), and with
         c = close[t] and a = atr64[t] / 64: side (c - entry) / a, |stop - c| / a, |target - c| / a, bars held (that of
-        the entry included) / 390; all 0 when flat. Phases 2 and 3 add trailing, unrealised dollars / 1000, break-even moves,
-        drawdown / limit clipped to [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then whether BUY,
-        BREAK_EVEN and TRAIL are legal.
+        the entry included) / 390; all 0 when flat. Phases 2 and 3 add trailing, unrealised dollars / 1000,
+        break-even moves, drawdown / limit clipped to [0, 2], (limit - drawdown) / $1000 clipped to [-2.5, 2.5]; then
+        whether BUY, BREAK_EVEN and TRAIL are legal.
     """
 
     numpy: ClassVar[str] = "crossfade.envs.trading.trading_numpy:Trading"

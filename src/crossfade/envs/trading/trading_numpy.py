@@ -75,7 +75,7 @@ class Trading:
         return state.balance + _open_result(market, state, market.close[state.market, state.t])
 
     def size(self, market: Market, settings: Settings, state: State) -> Ints:
-        """Contracts of a position that is entered after the bar."""
+        """Contracts of a position that is entered after this bar."""
         loss = _distance(market, settings, state) * market.tick_cents[state.market]
         most, risk = _int(settings.contracts), _int(settings.risk_cents)
         return np.where(risk > 0, np.minimum(most, np.maximum(1, risk // loss)), most).astype(np.int32)
