@@ -87,6 +87,18 @@ def test_every_checkpoint_is_recorded_as_numpy_records_it(normalised):
         assert found.bust.any() and 0 < found.running[:, -1].sum() < found.running[:, -1].size
 
 
+def test_the_contracts_of_a_bar_are_those_that_its_costs_were_paid_for():
+    """Without slippage a bar costs a dollar per contract for each entry and exit, also where both are in one bar."""
+    sized = SETTINGS._replace(contracts=4, risk_cents=30_000, commission_cents=100, slippage=0, drawdown_cents=400_000)
+    found = jax.tree.map(np.asarray, compiled(sized))
+    closed, held_before = found.reason != Reason.NONE, np.roll(found.position, 1, 1) != 0
+    held_before[:, 0] = False
+    opened = ~held_before & (closed | (found.position != 0))
+    np.testing.assert_array_equal(found.cost, 100 * found.contracts * (opened * 1 + closed))
+    np.testing.assert_array_equal(found.contracts > 0, closed | (found.position != 0))
+    assert set(np.unique(found.contracts)) == {0, 1, 2, 3, 4} and (opened & closed).any()
+
+
 def test_the_record_notices_another_checkpoint_and_another_setting():
     found = of(0, compiled())
     for other in (by_numpy(1), by_numpy(0, SETTINGS._replace(stop_64=95)), by_numpy(0, normalised=False)):

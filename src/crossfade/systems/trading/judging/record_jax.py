@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Int32
 
 from ....algos.ppo.network_jax import ActorCritic
 from ....envs.trading.market import Market, Settings, State
-from ....envs.trading.params import Action
+from ....envs.trading.params import Action, Reason
 from ....envs.trading.trading_jax import Trading
 from ....nn.categorical_jax import Categorical
 from ....nn.normalizer_jax import Statistics, normalize
@@ -58,10 +58,12 @@ def trade(
             outputs = policy(seen if statistics is None else normalize(statistics, seen))[0]
             action = actions.mode(actions.masked(outputs, mask))
             after, outcome = env.step(market, settings, before, action)
+            held = jnp.where(before.position == 0, env.size(market, settings, before), before.contracts)
             paid = after.commissions + after.slippages - before.commissions - before.slippages
             state = State(*(jnp.where(running, new, old) for new, old in zip(after, state, strict=True)))
             row = {
                 "position": after.position,
+                "contracts": jnp.where(outcome.reason == Reason.NONE, after.contracts, held),
                 "action": action,
                 "reason": outcome.reason,
                 "result": outcome.result,
