@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from dataclasses import replace
 from functools import lru_cache
 
@@ -28,6 +29,7 @@ from crossfade.systems.trading.judging import (
     stage,
     study,
     tearsheet,
+    verdict,
 )
 from crossfade.systems.trading.judging.stage import Stage, StudyEffort
 
@@ -390,8 +392,19 @@ def test_a_policy_is_not_better_than_itself(studied):
     where, found = studied
     daily = found.arrays["daily"]
     drawn = np.random.default_rng(0).integers(0, len(daily), (20, len(daily)))
-    same = study._compare(daily, daily[None], drawn)
-    assert same["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    same = study._compare(daily, daily[None], drawn, 1.0)
+    nothing = {"value": 0.0, "low": float("nan"), "high": float("nan")}  # no spread, so nothing to measure it by
+    assert same["difference"] == pytest.approx(nothing, nan_ok=True)
+
+
+def test_who_never_trades_is_studied_without_a_warning_and_what_is_unknown_is_left_empty():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = evaluation.evaluate(config(), following(baselines.flat), FEW)
+    tree = found.study
+    assert tree["figures"]["per_day"]["value"] == 0 and np.isnan(tree["figures"]["per_day"]["low"])
+    assert tearsheet.headline(tree) == "$0 per day ($0 to $0 over the fill rules)."
+    assert "nan" not in "\n".join(verdict.sheet("days", tree))
 
 
 def test_every_number_of_a_study_has_a_line_on_the_sheet(studied):

@@ -7,7 +7,6 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from crossfade.random import random_numpy as random
 from crossfade.systems.trading.judging import statistics
 
 WORKED = np.array([100.0, -50.0, -100.0, 200.0, 0.0, -30.0])
@@ -107,47 +106,6 @@ def test_after_the_minimum_of_sessions_the_probability_is_the_confidence():
     variance = 1 + 0.7 * 0.08 + 0.0064
     assert NormalDist().cdf(0.08 * math.sqrt(needed - 1) / math.sqrt(variance)) == pytest.approx(0.95)
     assert statistics.minimum_sessions(of._replace(sharpe=-0.1)) == math.inf
-
-
-@pytest.mark.parametrize("block", [1.0, 4.0, 12.0])
-def test_the_bootstrap_of_a_mean_has_the_variance_that_politis_and_romano_derived(block):
-    """Their lemma 1: Var(mean) = (R(0) + 2 sum_i b(i) R(i)) / n with b(i) = (1 - i/n) q^i + i/n q^(n - i),
-    q = 1 - 1/block and R(i) the autocovariance of the data."""
-    n, rng = 40, np.random.default_rng(2)
-    daily = np.convolve(rng.normal(size=n + 5), np.ones(6) / 6, "valid")  # neighbours have much in common
-    centred, q = daily - daily.mean(), 1 - 1 / block
-    r = [(centred[: n - i] * centred[i:]).sum() / n for i in range(n)]
-    b = [(1 - i / n) * q**i + i / n * q ** (n - i) for i in range(n)]
-    expected = (r[0] + 2 * sum(b[i] * r[i] for i in range(1, n))) / n
-    drawn = statistics.stationary_bootstrap(random.key(0), n, n, 20_000, block)
-    means = daily[drawn].mean(1)
-    assert means.var() == pytest.approx(expected, rel=0.04)
-    assert means.mean() == pytest.approx(daily.mean(), abs=4 * math.sqrt(expected / 20_000))
-    if block > 1:  # drawing sessions one by one would show another spread
-        assert abs(r[0] / n / expected - 1) > 0.15
-
-
-def test_blocks_run_on_and_are_as_long_as_asked():
-    drawn = statistics.stationary_bootstrap(random.key(3), 50, 400, 500, 5.0)
-    ended = (np.diff(drawn, axis=1) % 50 != 1).mean()
-    assert ended == pytest.approx(1 / 5 * (1 - 1 / 50), abs=0.003)
-    assert drawn.min() == 0 and drawn.max() == 49
-    assert np.array_equal(drawn, statistics.stationary_bootstrap(random.key(3), 50, 400, 500, 5.0))
-
-
-def test_intervals_cover_the_truth_as_often_as_they_say():
-    """95 % intervals of the Sharpe ratio on 300 histories of a known one; 60 sessions make them a little too short."""
-    rng, covered = np.random.default_rng(4), 0
-    drawn = statistics.stationary_bootstrap(random.key(5), 120, 120, 400, 1.0)
-    for _ in range(300):
-        low, high = statistics.interval(statistics.sharpe(rng.normal(0.1, 1.0, 120)[drawn]))
-        covered += low <= 0.1 * ROOT <= high
-    assert 0.90 <= covered / 300 <= 0.98
-
-
-def test_an_interval_of_figures_that_are_mostly_undefined_is_undefined():
-    assert all(map(math.isnan, statistics.interval(np.array([math.nan, math.nan, 1.0]))))
-    assert statistics.interval(np.array([math.nan, *np.arange(201.0)])) == (5.0, 195.0)
 
 
 def overfitting_by_hand(daily: np.ndarray, blocks: int) -> float:

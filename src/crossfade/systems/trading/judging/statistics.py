@@ -10,9 +10,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Real
-
-from ....random import random_numpy as random
+from jaxtyping import Float, Int
 
 YEAR = 252  # sessions
 EULER = 0.5772156649015329
@@ -159,37 +157,6 @@ def overfitting(daily: Float[np.ndarray, "trials sessions"], blocks: int = 10) -
     best = np.take_along_axis(outside, inside.argmax(0)[None], 0)
     below = (outside < best).sum(0) + (outside == best).sum(0) / 2 + 0.5  # its rank, from 1; equal ones share theirs
     return float((below / (trials + 1) <= 0.5).mean())
-
-
-def block_length(sessions: int) -> float:
-    """Mean length of the bootstrap's blocks: the usual n^(1/3)."""
-    return float(max(1, round(sessions ** (1 / 3))))
-
-
-def stationary_bootstrap(
-    key: np.ndarray, sessions: int, length: int, repeats: int, block: float
-) -> Int[np.ndarray, "repeats length"]:
-    """Which session stands where in each repeat (Politis and Romano 1994).
-
-    A block begins anywhere and runs on, from the last session to the first again; each day it ends with probability
-    1 / block. Sessions that follow each other so stay together, and what they have in common is kept.
-    """
-    jump, place = random.uniform(key, (2, repeats, length), "float64")
-    fresh = jump < 1 / block
-    fresh[:, 0] = True
-    start = np.minimum((place * sessions).astype(np.int64), sessions - 1)
-    since = np.arange(length) - np.maximum.accumulate(np.where(fresh, np.arange(length), 0), 1)
-    begun = np.take_along_axis(start, np.arange(length) - since, 1)
-    return (begun + since) % sessions
-
-
-def interval(values: Real[np.ndarray, " repeats"], level: float = 0.95) -> tuple[float, float]:
-    """The middle `level` of the repeats that are defined; NaN where fewer than half are."""
-    known = values[~np.isnan(values)]
-    if 2 * len(known) < len(values):
-        return math.nan, math.nan
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2], method="nearest")  # infinite ones included
-    return float(low), float(high)
 
 
 def _deviation(values: np.ndarray) -> np.ndarray:

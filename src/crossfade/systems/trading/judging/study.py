@@ -1,25 +1,26 @@
 """Everything that is asked of a policy on the days held out, as one tree of plain numbers.
 
-Intervals are of the stationary bootstrap over days: a figure is computed again on days drawn in blocks, and 95 % of its
-values lie inside. Traders who are compared are resampled on the same days, so that a difference is judged by the days
-on which both traded.
+Intervals are of the stationary bootstrap over days (intervals.py): those of means and of the Sharpe ratio studentised,
+of all other figures the middle 95 % of their values on days drawn in blocks. Traders who are compared are resampled on
+the same days, so that a difference is judged by the days on which both traded.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int
 
 from ....random import random_numpy as random
 from ..config import TradingConfig
-from . import firms, ledger, statistics
+from . import firms, intervals, ledger, statistics
 from .findings import Findings
 from .ledger import Trades
 from .sensitivity import Fills, unsound
 from .stage import StudyEffort
 
 STREAM = 0xB007  # of the bootstrap's draws, beside those of training
+ByDay = Float[np.ndarray, " days"]
 Drawn = Int[np.ndarray, "resamples days"]
 Columns = Mapping[str, Float[np.ndarray, "*repeats days"]]
 
@@ -27,9 +28,9 @@ Columns = Mapping[str, Float[np.ndarray, "*repeats days"]]
 def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[str, Any]:
     """All figures; numbers that are not finite stay as they are."""
     n, daily = len(found.days), found.columns["daily"]
-    block = effort.block or statistics.block_length(n)
+    block = effort.block or intervals.block_length(n)
     key, firms_key = random.split(random.fold_in(random.key(config.seed), STREAM), 2)
-    drawn = statistics.stationary_bootstrap(key, n, n, effort.resamples, block)
+    drawn = intervals.stationary_bootstrap(key, n, n, effort.resamples, block)
     return {
         "days": n,
         "first_day": str(np.datetime64(int(found.days[0]), "D")),
@@ -38,13 +39,13 @@ def study(config: TradingConfig, found: Findings, effort: StudyEffort) -> dict[s
         "markets": list(config.markets),
         "block": block,
         "resamples": effort.resamples,
-        "headline": {**_headline(daily, Fills(found.fills), drawn), "unsound": unsound(config)},
-        "figures": _with_intervals(found.columns, config.balance, drawn),
+        "headline": {**_headline(daily, Fills(found.fills), drawn, block), "unsound": unsound(config)},
+        "figures": _with_intervals(found.columns, config.balance, drawn, block),
         "trades": of_trades(found),
         "costs": costs(found),
         "exits": exits(found.trades),
         "months": months(found.days, daily),
-        "baselines": {name: _compare(daily, other, drawn) for name, other in found.others.items()},
+        "baselines": {name: _compare(daily, other, drawn, block) for name, other in found.others.items()},
         "fills": {name: {"per_day": float(other.mean())} for name, other in found.fills.items()},
         "hindsight": {
             "per_day": float(found.hindsight.mean()),
@@ -121,7 +122,7 @@ def months(days: Int[np.ndarray, " days"], daily: Float[np.ndarray, " days"]) ->
 def odds(found: Findings, effort: StudyEffort, key: np.ndarray, block: float) -> dict[str, Any]:
     """The probability of passing each firm's evaluation, by bootstrap over days."""
     horizon = max(firm.maximum_days for firm in effort.rules.values())
-    drawn = statistics.stationary_bootstrap(key, len(found.days), horizon, effort.resamples, block)
+    drawn = intervals.stationary_bootstrap(key, len(found.days), horizon, effort.resamples, block)
     return {name: firms.simulate(firm, found.paths, drawn)._asdict() for name, firm in effort.rules.items()}
 
 
@@ -147,33 +148,36 @@ def selection(
     }
 
 
-def _with_intervals(columns: Columns, capital: float, drawn: Drawn) -> dict[str, dict[str, float]]:
+def _with_intervals(columns: Columns, capital: float, drawn: Drawn, block: float) -> dict[str, dict[str, float]]:
+    daily, n = columns["daily"], drawn.shape[1]
     repeated = figures({name: values[drawn] for name, values in columns.items()}, capital)
-    return {name: _figure(value, repeated[name]) for name, value in figures(columns, capital).items()}
+    values = figures(columns, capital)
+    found = {name: _figure(value, intervals.percentile(repeated[name])) for name, value in values.items()}
+    low, high = intervals.mean_interval(daily, drawn, block)
+    times = {"total": n, "return": n / capital, "per_day": 1, "annual": statistics.YEAR}  # of the mean
+    found |= {name: _figure(found[name]["value"], (low * by, high * by)) for name, by in times.items()}
+    found["sharpe"] = _figure(found["sharpe"]["value"], intervals.sharpe_interval(daily, drawn, block))
+    return found
 
 
-def _compare(
-    daily: Float[np.ndarray, " days"], other: Float[np.ndarray, "repeats days"], drawn: Drawn
-) -> dict[str, Any]:
+def _compare(daily: ByDay, other: Float[np.ndarray, "repeats days"], drawn: Drawn, block: float) -> dict[str, Any]:
     """Another trader's result, its Sharpe ratio (the mean of its repeats'), and how much more the policy earned."""
     mean = other.mean(0)
     return {
-        "per_day": _figure(mean.mean(), mean[drawn].mean(1)),
+        "per_day": _mean(mean, drawn, block),
         "sharpe": float(np.mean([statistics.sharpe(one) for one in other])),
-        "difference": _figure((daily - mean).mean(), (daily - mean)[drawn].mean(1)),
+        "difference": _mean(daily - mean, drawn, block),
     }
 
 
-def _headline(daily: Float[np.ndarray, " days"], again: Fills, drawn: Drawn) -> dict[str, Any]:
+def _headline(daily: ByDay, again: Fills, drawn: Drawn, block: float) -> dict[str, Any]:
     low, high = again.interval
-    return {
-        **_figure(daily.mean(), daily[drawn].mean(1)),
-        "fills_low": low,
-        "fills_high": high,
-        "refused": again.straddles,
-    }
+    return {**_mean(daily, drawn, block), "fills_low": low, "fills_high": high, "refused": again.straddles}
 
 
-def _figure(value: Any, repeats: Real[np.ndarray, " resamples"]) -> dict[str, float]:
-    low, high = statistics.interval(repeats)
-    return {"value": float(value), "low": low, "high": high}
+def _mean(daily: ByDay, drawn: Drawn, block: float) -> dict[str, float]:
+    return _figure(daily.mean(), intervals.mean_interval(daily, drawn, block))
+
+
+def _figure(value: Any, interval: tuple[float, float]) -> dict[str, float]:
+    return {"value": float(value), "low": interval[0], "high": interval[1]}

@@ -47,7 +47,8 @@ BASELINES = {
 SAYS = {
     "checkpoints": "Each is a trial in the ledger: to pick the best of them is to have tried them all.",
     "folds": "Each was judged by a policy that learned from the days before it alone.",
-    "figures": "Intervals hold 95 % of what the stationary bootstrap over days gives.",
+    "figures": "95 % intervals of the stationary bootstrap over days: of dollars per day, year and in all and of the "
+    "Sharpe ratio by the bootstrap-t, of the others by percentiles, too short where days are few. Empty: not known.",
     "baselines": "All in the same environment at the same costs; the difference is what the policy earned more, day by "
     "day on the same days.",
     "fills": "The frozen policy again by sound rules, under every answer to which of stop and target came first; and "
@@ -75,7 +76,8 @@ def headline(study: Mapping[str, Any]) -> str:
     fills = f"{_money(of['fills_low'])} to {_money(of['fills_high'])} over the fill rules"
     if of["refused"]:
         return f"{under}No headline: {fills} per day, so the rule and not the policy decides whether there is a gain."
-    inside = f"{_money(of['low'])} to {_money(of['high'])} with 95 % confidence, {fills}"
+    known = not _unknown(of["low"])
+    inside = f"{_money(of['low'])} to {_money(of['high'])} with 95 % confidence, {fills}" if known else fills
     return f"{under}{_money(of['value'])} per day ({inside})."
 
 
