@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.algos.ppo import learner_jax, learner_torch, losses_torch
-from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.ppo import learner_jax, learner_torch, losses_jax, losses_torch, rollout_jax, rollout_numpy
+from crossfade.algos.ppo.batch import Minibatch, Rollout, Seen, named
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
 from crossfade.registry import find
@@ -91,6 +91,38 @@ def test_the_loss_is_the_sum_worked_out_by_hand(x64):
         assert float(info["clip_fraction"]) == (abs(ratio - 1) > 0.2).mean()
 
 
+@pytest.mark.parametrize(
+    ("value", "returns", "expected"),
+    [
+        # Returns have mean 3 and variance (4 + 0 + 4) / 3; errors 1, -1, 0 have variance 2 / 3.
+        ([0.0, 4.0, 5.0], [1.0, 3.0, 5.0], 1 - (2 / 3) / (8 / 3)),
+        ([8.0, 10.0, 12.0], [1.0, 3.0, 5.0], 1.0),  # all but their mean, which is not asked for
+        ([7.0, 7.0, 7.0], [1.0, 3.0, 5.0], 0.0),
+        ([5.0, 3.0, 1.0], [1.0, 3.0, 5.0], -3.0),
+        ([1.0, 2.0, 3.0], [2.0, 2.0, 2.0], 0.0),  # nothing to be explained
+    ],
+)
+def test_the_variance_that_a_critic_explains_is_what_it_is_by_hand(value, returns, expected, x64):
+    ours = losses_torch.explained_variance(torch.tensor(value, dtype=torch.float64), torch.tensor(returns).double())
+    assert float(ours) == pytest.approx(expected, abs=1e-15)
+    assert float(losses_jax.explained_variance(jnp.array(value), jnp.array(returns))) == pytest.approx(float(ours))
+
+
+def test_the_share_of_an_action_is_that_of_the_steps_in_which_it_was_legal():
+    """Two steps of three environments: the first action is legal in all, the second in three, the third nowhere."""
+    mask = np.array([[[1, 1, 0], [1, 0, 0], [1, 1, 0]], [[1, 1, 0], [1, 0, 0], [1, 0, 0]]], bool)
+    action = np.array([[1, 0, 0], [1, 0, 0]])
+    zeros = np.zeros((2, 3))
+    rollout = Rollout(Seen(zeros, mask), action, zeros, zeros, zeros, zeros, zeros, zeros)
+    info = rollout_numpy._info(rollout, np.zeros(3), 3)
+    assert [info[f"action_{i}"] for i in range(3)] == [4 / 6, 2 / 3, 0.0] and info["illegal"] == 0
+    sums = {"legal": mask.sum(1), "taken": np.array([[2, 1, 0], [2, 1, 0]]), "illegal": np.zeros(2)}
+    sums |= dict.fromkeys(("episodes", "episode_return", "episode_length"), np.zeros(2))
+    compiled = rollout_jax._info(*jax.tree.map(jnp.asarray, (rollout._replace(state=None), sums)), 1)
+    assert {name: float(value) for name, value in compiled.items()} == pytest.approx(info)
+    assert set(named(info, ("hold", "buy"))) > {"action_hold", "action_buy", "action_2", "illegal"}
+
+
 def test_advantages_weigh_by_their_own_mean_and_deviation(x64):
     ours, theirs, minibatch = moved()
     raw = minibatch.advantage.numpy()
@@ -118,7 +150,7 @@ def test_a_value_clipped_around_the_return_is_noticed(x64, monkeypatch):
     monkeypatch.setattr(
         losses_torch, "value_loss", lambda v, old, returns, clip: right(v, returns - old, returns, clip)
     )
-    found = differences(*moved())
+    found = differences(*moved("clip_value=0.2"))
     assert found["loss"] > 1e-6 and found["gradient"] > 1e-6, found
 
 
@@ -156,7 +188,7 @@ def same_actions(updates: int) -> None:
         for name in accounts["state"]:
             assert np.array_equal(accounts["state"][name], others["state"][name]), name
         for name in ours:
-            if name.startswith(("action_share", "episodes", "illegal", "gradient_steps")):
+            if name.startswith(("action_", "episodes", "illegal", "gradient_steps")):
                 assert np.array_equal(ours[name], theirs[name]), name
             assert relative(theirs[name], ours[name]) <= 1e-9, name
     assert ours["episodes"].all() and not ours["illegal"].any()

@@ -43,7 +43,7 @@ def in_torch() -> dict[str, np.ndarray]:
 def test_squashed_actions_with_deviations_of_the_state_are_the_same_in_every_mode(mode, in_torch):
     assert_close(trained(replace(SQUASHED, mode=mode)), in_torch)
     assert in_torch["episodes"].all() and not any("log_std" in name for name in in_torch)
-    assert not {"illegal", "action_share_0"} & set(in_torch), "there is no mask and there are no shares of actions"
+    assert not {"illegal", "action_0"} & set(in_torch), "there is no mask and there are no shares of actions"
 
 
 def test_free_deviations_are_parameters_that_begin_as_they_are_told():

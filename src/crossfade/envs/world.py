@@ -103,6 +103,11 @@ def make_world(params: WorldParams, side: Literal["numpy", "jax"]) -> World:
     return load_attribute(getattr(params, side))(params)
 
 
+def action_names(params: WorldParams) -> tuple[str, ...]:
+    """What the actions of a world are called in logs: its params may say so as `action_names`, one word for each."""
+    return tuple(getattr(params, "action_names", ()))
+
+
 class BoundWorld(NamedTuple):
     """A world with the data and the settings that it reads."""
 

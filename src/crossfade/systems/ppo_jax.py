@@ -11,13 +11,13 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ..algos.ppo import learner_jax, losses_jax, rollout_numpy, train_jax
 from ..algos.ppo.acting_jax import Actor
-from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout
+from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout, named
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.network_jax import ActorCritic
 from ..algos.ppo.optimizer import optimizer_record
 from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import Vectorized
-from ..envs.world import BoundWorld, WorldParams, make_world
+from ..envs.world import BoundWorld, WorldParams, action_names, make_world
 from ..nn import normalizer_jax
 from ..optim import sharing_jax as sharing
 from ..optim.state import OptimizerState
@@ -47,6 +47,7 @@ class PPOSystem(Generic[Config]):
     def __init__(self, config: Config, params: WorldParams, data: Any = None):
         self.config, self.world, self.compiled = config, make_world(params, "numpy"), make_world(params, "jax")
         self.actions = learner_jax.make_actions(config, self.world.action_space)
+        self.names = action_names(params)
         self.key, self.init_key, _ = keys(config)
         self.use(data)
 
@@ -93,7 +94,7 @@ class PPOSystem(Generic[Config]):
         noise = rollout_numpy.draw(random.fold_in(self.key, step), config, self.actions, self.world.start_numbers)
         actor = _HostActor(Actor(policy, self.actions))
         rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, config)
-        numbers = {name: floats(number) for name, number in info.items()}
+        numbers = {name: floats(number) for name, number in named(info, self.names).items()}
         return Batch(rollout, jnp.asarray(noise.order), floats(config.learning_rate(step)), numbers), carry
 
     def update(
@@ -117,7 +118,8 @@ class PPOSystem(Generic[Config]):
             self.actions,
             self.config,
         )
-        return policy, {SOLE: opt_state}, {**info, **batch.info}
+        critic = {"explained_variance": losses_jax.explained_variance(steps.value, steps.returns)}
+        return policy, {SOLE: opt_state}, {**info, **batch.info, **critic}
 
     def train(
         self,
@@ -137,7 +139,7 @@ class PPOSystem(Generic[Config]):
         policy, opt_state, buffer, metrics = train_jax.train(
             policy, tx, opt_state, buffer, self.compiled, self.on_device, settings, rates, key, step, config
         )
-        return policy, {SOLE: opt_state}, buffer, metrics
+        return policy, {SOLE: opt_state}, buffer, named(metrics, self.names)
 
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from ..algos.ppo import learner_torch, losses_torch, rollout_numpy
 from ..algos.ppo.acting_torch import Actor
-from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout
+from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout, named
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.epochs_torch import over_epochs
 from ..algos.ppo.network_torch import ActorCritic
 from ..algos.ppo.optimizer import optimizer_record
 from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import OneByOne, Vectorized
-from ..envs.world import BoundWorld, Envs, WorldParams, make_world
+from ..envs.world import BoundWorld, Envs, WorldParams, action_names, make_world
 from ..optim.functional_torch import descent
 from ..optim.state import OptimizerState
 from ..random import random_numpy as random
@@ -46,6 +46,7 @@ class PPOSystem(Generic[Config]):
     def __init__(self, config: Config, params: WorldParams, data: Any = None):
         self.config, self.world = config, make_world(params, "numpy")
         self.actions = learner_torch.make_actions(config, self.world.action_space)
+        self.names = action_names(params)
         self.key, self.init_key, _ = keys(config)
         self.use(data)
 
@@ -90,7 +91,8 @@ class PPOSystem(Generic[Config]):
         returns, (observation, mask) = rollout.value + advantage, map(tensor, batch.rollout.state)
         columns = observation, mask, rollout.action, rollout.log_prob, rollout.value, returns, advantage
         steps = Minibatch(*(None if column is None else column.flatten(0, 1) for column in columns))
-        return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, batch.info)
+        critic = {"explained_variance": float(losses_torch.explained_variance(steps.value, steps.returns))}
+        return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, {**batch.info, **critic})
 
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.actions, self.config)
@@ -169,7 +171,7 @@ class PPOSystem(Generic[Config]):
         noise = rollout_numpy.draw(key, self.config, self.actions, self.world.start_numbers)
         actor = Actor(policy, self.actions)
         rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, self.config)
-        return Collected(rollout, noise.order, self.config.learning_rate(step), info), carry
+        return Collected(rollout, noise.order, self.config.learning_rate(step), named(info, self.names)), carry
 
 
 def _taken(steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:

@@ -1,5 +1,6 @@
 """What a PPO learner is given. Framework-free; the arrays are NumPy's, torch's or JAX's."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -68,3 +69,9 @@ class Carry(NamedTuple):
     statistics: Any  # of the observations so far
     episode_return: Any  # (envs,) of the episode that is under way
     episode_length: Any  # (envs,) int32
+
+
+def named(info: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What is logged of a rollout with actions by their names: the share `action_0` becomes `action_left`, say."""
+    by_number = {f"action_{i}": f"action_{name}" for i, name in enumerate(names)}
+    return {by_number.get(key, key): value for key, value in info.items()}

@@ -27,6 +27,13 @@ def value_loss(value: Vector, old_value: Vector, returns: Vector, clip: float | 
     return 0.5 * error.mean()
 
 
+def explained_variance(value: Vector, returns: Vector) -> Scalar:
+    """1 - Var(R - V) / Var(R): 1 where V tells all returns, 0 where no more than their mean; 0 where they are equal."""
+    variance = returns.var()
+    explained = 1 - (returns - value).var() / jnp.where(variance > 0, variance, 1)
+    return jnp.where(variance > 0, explained, 0)
+
+
 def loss(
     network: ActorCritic, batch: Minibatch, actions: Distribution, config: PPOConfig
 ) -> tuple[Scalar, dict[str, Scalar]]:

@@ -59,6 +59,10 @@ def collect(
             "episode_return": jnp.where(ended, episode_return, 0).sum(),
             "episode_length": jnp.where(ended, episode_length, 0).sum(),
         }
+        if jnp.issubdtype(action.dtype, jnp.integer):
+            chosen = jax.nn.one_hot(action, noise[0].shape[-1], dtype=bool)
+            legal = jnp.ones_like(chosen) if mask is None else mask
+            sums |= {"legal": legal.sum(0), "taken": (chosen & legal).sum(0)}
         if mask is not None:
             sums["illegal"] = (~jnp.take_along_axis(mask, action[:, None], 1)).sum()
         taken = Rollout(
@@ -86,7 +90,7 @@ def collect(
     if config.truncation == "bootstrap":
         step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
         taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
-    return taken, after, _info(taken, sums, noise.action.shape[-1], config.devices)
+    return taken, after, _info(taken, sums, config.devices)
 
 
 def as_seen(raw: Float[Array, "*n o"], statistics: Statistics, config: PPOConfig) -> Float[Array, "*n o"]:
@@ -122,20 +126,21 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
-def _info(rollout: Rollout, sums: Info, n_actions: int, devices: int) -> Info:
-    """Means over the steps, and over the episodes that ended, 0 if none did; of discrete actions their shares."""
+def _info(rollout: Rollout, sums: Info, devices: int) -> Info:
+    """Means over the steps, and over the episodes that ended; of each discrete action, the share of the steps in which
+    it was legal that took it. 0 where there were none."""
     dtype = rollout.value.dtype
-    sums = sharing.total({name: column.sum().astype(dtype) for name, column in sums.items()}, devices)
+    sums = sharing.total({name: column.sum(0).astype(dtype) for name, column in sums.items()}, devices)
     ended = jnp.maximum(sums["episodes"], 1)
-    means = {"mean_reward": rollout.reward.mean()}
-    if jnp.issubdtype(rollout.action.dtype, jnp.integer):
-        means |= {f"action_share_{i}": (rollout.action == i).mean(dtype=dtype) for i in range(n_actions)}
     info = {
+        "mean_reward": sharing.mean(rollout.reward.mean(), devices),
         "mean_episode_return": sums["episode_return"] / ended,
         "mean_episode_length": sums["episode_length"] / ended,
         "episodes": sums["episodes"],
-        **sharing.mean(means, devices),
     }
+    if "legal" in sums:
+        shares = sums["taken"] / jnp.maximum(sums["legal"], 1)
+        info |= {f"action_{i}": share for i, share in enumerate(shares)}
     return info | ({"illegal": sums["illegal"]} if "illegal" in sums else {})
 
 

@@ -83,7 +83,8 @@ def _stacked(columns: tuple[Any, ...]) -> np.ndarray | None:
 
 
 def _info(rollout: Rollout, finished: np.ndarray, n_actions: int) -> dict[str, float]:
-    """Means over the steps, and over the episodes that ended, 0 if none did; of discrete actions their shares."""
+    """Means over the steps, and over the episodes that ended; of each discrete action, the share of the steps in which
+    it was legal that took it. 0 where there were none."""
     episodes, total_return, total_length = map(float, finished)
     info = {
         "mean_reward": float(rollout.reward.mean()),
@@ -93,8 +94,9 @@ def _info(rollout: Rollout, finished: np.ndarray, n_actions: int) -> dict[str, f
     }
     mask, action = rollout.state.mask, rollout.action
     if np.issubdtype(action.dtype, np.integer):
-        info |= {f"action_share_{i}": float((action == i).mean()) for i in range(n_actions)}
-    if mask is not None:
-        legal = np.take_along_axis(mask, action[..., None].astype(np.int64), -1)
-        info["illegal"] = float((~legal).sum())
+        chosen = action[..., None] == np.arange(n_actions)
+        legal = np.ones_like(chosen) if mask is None else mask
+        shares = (chosen & legal).sum((0, 1)) / np.maximum(legal.sum((0, 1)), 1)
+        info |= {f"action_{i}": float(share) for i, share in enumerate(shares)}
+        info |= {} if mask is None else {"illegal": float((chosen & ~legal).sum())}
     return info

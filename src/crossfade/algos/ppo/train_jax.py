@@ -17,6 +17,7 @@ from .acting_jax import Actor
 from .batch import Carry, Minibatch, Rollout
 from .config import PPOConfig
 from .learner_jax import Info, advantages, make_actions, update_epochs
+from .losses_jax import explained_variance
 from .network_jax import ActorCritic
 from .rollout_jax import as_seen, collect, draw
 
@@ -63,11 +64,11 @@ def train(
             envs = BoundWorld(world, data, settings)
             noise = draw(jax.random.fold_in(key, step), config, actions, world.start_numbers)
             rollout, after, about = collect(Actor(policy, actions), envs, carry, noise, config)
-            minibatch = minibatch_of(envs, rollout, carry.statistics, config)
+            minibatch, critic = minibatch_of(envs, rollout, carry.statistics, config)
             policy, opt_state, info = update_epochs(
                 policy, tx, opt_state, minibatch, noise.order, rate, actions, config
             )
-            return (policy, opt_state, after), {**info, **about}
+            return (policy, opt_state, after), {**info, **about, **critic}
 
         given = first_step + jnp.arange(len(learning_rate)), settings, learning_rate
         (policy, opt_state, carry), metrics = jax.lax.scan(one, (policy, opt_state, carry), given)
@@ -80,8 +81,8 @@ def train(
 
 def minibatch_of(
     envs: BoundWorld, rollout: Rollout, statistics: Statistics, config: PPOConfig
-) -> Callable[[Int[Array, " size"]], Minibatch]:
-    """The function that gives the steps of a rollout with these numbers.
+) -> tuple[Callable[[Int[Array, " size"]], Minibatch], Info]:
+    """The function that gives the steps of a rollout with these numbers; and what to log of its critic.
 
     Observations are not kept: states are, which are small, and from them observations are made again.
     """
@@ -97,4 +98,5 @@ def minibatch_of(
         observation = as_seen(envs.observe(state), statistics, config)
         return Minibatch(observation, envs.mask(state), *others)
 
-    return minibatch
+    value, returns = steps[3:5]
+    return minibatch, {"explained_variance": explained_variance(value, returns)}

@@ -154,6 +154,11 @@ class TradingParams:
         return {1: 3, 2: 6, 3: 7}[self.phase]
 
     @property
+    def action_names(self) -> tuple[str, ...]:
+        """As logs call them."""
+        return tuple(name.lower() for name in vars(Action) if name.isupper())[: self.n_actions]
+
+    @property
     def observation_dim(self) -> int:
         more = 0 if self.phase == 1 else MANAGEMENT_FEATURES + LEGALITY_FEATURES
         return self.window * self.n_features + POSITION_FEATURES + more
