@@ -54,6 +54,8 @@ class System:
     """`(config) -> trainers.system.JaxSystem`."""
     pictures: str = ""
     """`(config, {label: run folder}) -> [(SVG, caption)]` for reports."""
+    summary: str = ""
+    """`(config, {label: run folder}) -> [run.Section]`, what evaluations left, with which a report begins."""
     twin: Item | None = None
     """A `parity.Twin`, for `crossfade parity`."""
     bench: Item | None = None
@@ -86,7 +88,7 @@ class System:
     def targets(self) -> dict[str, str]:
         """Every place that the record names, by field."""
         items = {"twin": self.twin, "bench": self.bench, **{f"verbs.{name}": item for name, item in self.verbs.items()}}
-        parts = ("config", "torch", "jax", "pictures", "effort", "judge", "population", "examine", "formats")
+        parts = ("config", "torch", "jax", "pictures", "summary", "effort", "judge", "population", "examine", "formats")
         named = {part: getattr(self, part) for part in parts if getattr(self, part)}
         return named | {part: item.target for part, item in items.items() if item is not None}
 

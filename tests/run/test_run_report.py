@@ -2,13 +2,15 @@
 
 import html.parser
 import re
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
 from run_settings import Settings
 
 from crossfade.errors import UsageError
-from crossfade.run import Log, RunDir, Section, page, plots, report_runs, write_report
+from crossfade.run import Log, RunDir, Section, page, plots, report, report_runs, write_report
 from crossfade.run.page import Cell
 
 
@@ -46,16 +48,16 @@ def checked(path):
     return " ".join(checker.words)
 
 
-def make_run(root, mode, seed, steps=20, finish=True):
+def make_run(root, mode, seed, steps=20, finish=True, result=None, settings=Settings):
     generator = np.random.default_rng(seed)
-    with RunDir.create(root, "toy", ["tb", "grid", mode], seed, Settings(mode=mode, seed=seed)) as run:
+    with RunDir.create(root, "toy", ["tb", "grid", mode], seed, settings(mode=mode, seed=seed)) as run:
         with Log(run, quiet=True, tensorboard=False) as log:
             for step in range(1, steps + 1):
                 extra = {"eval/tv": 1 / step} if step % 5 == 0 else {}
                 log(step, {"loss": 5 / step + generator.normal() / 10, "time/sps": 100.0 + step, **extra})
             log(steps + 1, {"loss": np.nan})
         if finish:
-            run.finish(steps)
+            run.finish(steps, result)
     return run.path
 
 
@@ -77,6 +79,51 @@ def test_a_report_of_several_runs_is_one_self_contained_page(tmp_path):
     ):
         assert expected in words
     assert str(tmp_path) not in words
+
+
+@dataclass(frozen=True)
+class Nested(Settings):
+    """A config with settings below settings, and some that change nothing of what is learned."""
+
+    env: dict[str, int] = field(default_factory=lambda: {"phase": 1})
+    chunk: int = 10
+    devices: int = 1
+
+
+def test_runs_share_a_label_if_they_differ_in_seed_and_bookkeeping_alone(tmp_path):
+    second = partial(Nested, env={"phase": 2})
+    runs = [
+        make_run(tmp_path, "torch", 0, settings=Nested),
+        make_run(tmp_path, "torch", 0, settings=second),
+        make_run(tmp_path, "torch", 1, settings=partial(Nested, chunk=5)),
+        make_run(tmp_path, "jax_full", 0, settings=second),
+    ]
+    first, repeated, other, alone = (run.label for run in report.load_runs(runs))
+    assert first == repeated == "tb-grid-torch env.phase=1" and other == "tb-grid-torch env.phase=2"
+    assert alone == "tb-grid-jax_full", "nothing to be told apart from"
+    words = checked(report_runs(runs, tmp_path / "report.html"))
+    assert "env.phase=1 (mean of 2)" in words and "mean of 3" not in words
+    apart = make_run(tmp_path, "jax_full", 1, settings=partial(second, devices=2))
+    assert [run.label for run in report.load_runs([runs[3], apart])] == [f"{alone} devices={n}" for n in (1, 2)]
+
+
+def test_metrics_beside_the_headline_are_folded_away(tmp_path):
+    run = make_run(tmp_path, "torch", 0)
+    path = report_runs([run], tmp_path / "report.html", headline=["eval/tv", "eval/unknown"])
+    checked(path)
+    shown, folded = re.sub(r"<details>.*?</details>", "", (text := path.read_text()), flags=re.DOTALL), text
+    assert "eval/tv over steps" in shown and "loss over steps" not in shown and "loss over steps" in folded
+    everything = report_runs([run], tmp_path / "all.html").read_text()
+    assert "loss over steps" in re.sub(r"<details>.*?</details>", "", everything, flags=re.DOTALL)
+
+
+def test_the_speed_of_a_run_is_that_of_its_result_and_never_counts_the_first_chunk(tmp_path):
+    ended = make_run(tmp_path, "torch", 0, result={"time/its": 7.0, "time/its_low": 6.0, "time/its_high": 9.0})
+    assert report.speed(report.load_run(ended)) == (7.0, 6.0, 9.0)
+    under_way = make_run(tmp_path, "torch", 1, steps=4, finish=False)  # logged 101, 102, 103, 104
+    assert report.speed(report.load_run(under_way)) == (103.0, 102.5, 103.5)
+    words = checked(report_runs([ended], tmp_path / "report.html"))
+    assert "updates per second" in words and "compile time left out" in words
 
 
 def test_equal_runs_give_equal_pages(tmp_path):

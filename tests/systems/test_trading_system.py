@@ -123,7 +123,8 @@ def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
     events = EventAccumulator(str(run.tensorboard)).Reload()
     logged = [row for row in rows(run.path) if "train/loss" in row]
     assert [event.step for event in events.Scalars("train/loss")] == [row["step"] for row in logged]
-    assert {"train/action_buy", "train/action_trail", "train/explained_variance", "eval/daily"} <= set(events.Tags()["scalars"])
+    logs = {"train/action_buy", "train/action_trail", "train/explained_variance", "eval/daily"}
+    assert logs <= set(events.Tags()["scalars"])
     assert [event.value for event in events.Scalars("train/curriculum.drawdown")] == [190, 150]  # means of two updates
     assert [event.value for event in events.Scalars("train/lr")] == pytest.approx([3e-4 * 7 / 8, 3e-4 * 3 / 8])
     with pytest.warns(UserWarning, match="orbax holds weights only; left out: optimizer, replay"):

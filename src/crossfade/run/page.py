@@ -25,8 +25,10 @@ th { color: var(--quiet); font-size: .78rem; }
 .num { text-align: right; font-variant-numeric: tabular-nums; }
 .good { background: hsl(var(--good) / .14); } .fair { background: hsl(var(--fair) / .16); }
 .bad { background: hsl(var(--bad) / .16); }
-figure { padding: .8rem 1rem; } figure svg { max-width: 100%; height: auto; }
+figure { padding: .8rem 1rem; } figure svg { width: min(100%, 54rem); height: auto; }
 pre { padding: .8rem 1rem; font-size: .85rem; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--quiet); font-size: .92rem; padding: .2rem 0; }
+details[open] > summary { color: var(--ink); }
 """
 
 
@@ -68,6 +70,11 @@ def paragraph(text: str) -> str:
 
 def code(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
+
+
+def details(title: str, blocks: Sequence[str]) -> str:
+    """Blocks that are folded away under their title until the reader opens them."""
+    return f"<details>\n<summary>{escape(title)}</summary>\n" + "\n".join(blocks) + "\n</details>"
 
 
 def figure(svg: str, caption: str = "") -> str:

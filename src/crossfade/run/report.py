@@ -7,11 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import UsageError
-from . import page
+from . import groups, page
 from .files import write_text
-from .metrics import read_metrics
+from .metrics import Row, read_metrics
 from .page import Cell, table
 from .rundir import RunDir
+
+SPEED = (
+    "Updates per second of the median chunk, compile time left out: the first chunk is not counted. The line spans the "
+    "middle half of chunks, over all runs of a label."
+)
 
 
 class Section(NamedTuple):
@@ -24,12 +29,21 @@ class Section(NamedTuple):
 class Run(NamedTuple):
     """What a report needs of a run."""
 
+    path: Path
     name: str
     label: str
     config: dict[str, Any]
     meta: dict[str, Any]
     metrics: dict[str, np.ndarray]
-    done: bool
+    result: Row | None  # None while it is not finished
+
+
+class Speed(NamedTuple):
+    """Updates per second, compile time left out."""
+
+    middle: float
+    low: float
+    high: float
 
 
 def write_report(path: Path | str, title: str, sections: Iterable[Section], lead: str = "") -> Path:
@@ -43,22 +57,29 @@ def report_runs(
     title: str = "Runs",
     baseline: str | None = None,
     learned: Iterable[Section] = (),
+    headline: Sequence[str] = (),
 ) -> Path:
-    """The standard report: result table, learning curves over steps and seconds, speed, settings, circumstances.
+    """The standard report: what was learned, result table, learning curves, speed, settings, circumstances.
 
     Runs that differ only in their seed share a label and are drawn as mean and band. `baseline` is the label that
-    speeds are compared with; `learned` are sections that the runs' systems add.
+    speeds are compared with; `learned` are sections that the runs' systems add. Metrics other than those of the
+    `headline` are folded away; without one all are shown.
     """
-    runs = [load_run(path) for path in paths]
+    runs = load_runs(paths)
     if not runs:
         raise UsageError("expected at least one run to report on, got none; `crossfade train` makes one.")
+    keys = _curve_keys(runs)
+    first = [key for key in headline if key in keys] or keys
+    rest = [key for key in keys if key not in first]
+    others = [page.details(section.title, section.blocks) for section in curve_sections(runs, rest)]
     sections = [
-        Section("Results", [results(runs)]),
         *learned,
-        *curve_sections(runs),
+        Section("Results", [results(runs, first), *([page.details("all metrics", [results(runs)])] if rest else [])]),
+        *curve_sections(runs, first),
         *speed_section(runs, baseline),
-        Section("Settings", [settings(runs)]),
-        Section("Circumstances", [circumstances(runs)]),
+        *([Section("Other metrics", others)] if others else []),
+        Section("Settings", [page.details("all settings", [settings(runs)])]),
+        Section("Circumstances", [page.details("when, with what and on what", [circumstances(runs)])]),
     ]
     return write_report(out, title, sections, lead=", ".join(dict.fromkeys(run.label for run in runs)))
 
@@ -67,53 +88,72 @@ def load_run(path: Path | str) -> Run:
     run = RunDir.open(path)
     config, meta = run.settings, run.meta
     label = run.path.name.partition(f"-s{meta['seed']}-")[0]
-    return Run(run.path.name, label, _flat(config), meta, read_metrics(run.metrics_path), run.result is not None)
+    return Run(run.path, run.path.name, label, groups.flat(config), meta, read_metrics(run.metrics_path), run.result)
 
 
-def results(runs: Sequence[Run]) -> str:
-    """One row for each run: how far it came, how long it took, the last value of every metric."""
-    keys = list(dict.fromkeys(key for run in runs for key in _metric_keys(run)))
+def load_runs(paths: Sequence[Path | str]) -> list[Run]:
+    """Runs with labels that say in what their settings differ; those that differ in their seed alone share one, and
+    stand together."""
+    runs = [load_run(path) for path in paths]
+    labels = groups.labels([run.label for run in runs], [run.config for run in runs])
+    return [runs[place]._replace(label=labels[place]) for place in groups.together(labels)]
+
+
+def results(runs: Sequence[Run], keys: Sequence[str] = ()) -> str:
+    """One row for each run: how far it came, how long it took, the last value of these metrics, or of all."""
+    keys = keys or list(dict.fromkeys(key for run in runs for key in _metric_keys(run)))
     head = ["run", "seed", "state", "steps", "seconds", *keys]
     rows = []
     for run in runs:
-        state = Cell("done", "good") if run.done else Cell("not finished", "fair")
+        state = Cell("done", "good") if run.result is not None else Cell("not finished", "fair")
         last = [_last(run, key) for key in ("step", "wall")]
         rows.append([run.label, run.meta["seed"], state, *last, *(_last(run, key) for key in keys)])
     return table(head, rows, "Metrics are the last ones logged.")
 
 
-def curve_sections(runs: Sequence[Run]) -> list[Section]:
-    """For every metric, standard errors and ideal values excepted, its curve over steps and over seconds."""
+def curve_sections(runs: Sequence[Run], keys: Sequence[str]) -> list[Section]:
+    """For each of these metrics its curve over steps, and folded away that over seconds."""
     from . import plots
 
     sections = []
-    keys = dict.fromkeys(key for run in runs for key in _metric_keys(run))
-    for key in (key for key in keys if not key.endswith(("_se", "_perfect"))):
+    for key in keys:
         blocks = []
         for x, name in (("step", "steps"), ("wall", "seconds")):
             lines = [_curve(run, x, key) for run in runs if key in run.metrics]
             picture = plots.curves([line for line in lines if len(line.x)], xlabel=name, ylabel=key)
             blocks.append(page.figure(plots.to_svg(picture), f"{key} over {name}"))
-        sections.append(Section(key, blocks))
+        sections.append(Section(key, [blocks[0], page.details("over seconds", blocks[1:])]))
     return sections
 
 
+def speed(run: Run) -> Speed | None:
+    """As the run's result says it, the median chunk and the middle half of chunks; of one that has not ended, or was
+    made by an earlier version, by the rows of its log but the first. The first chunk is never counted: it compiles."""
+    result = run.result or {}
+    if "time/its" in result:
+        middle = result["time/its"]
+        return Speed(middle, result.get("time/its_low", middle), result.get("time/its_high", middle))
+    logged = run.metrics.get("time/sps", np.array([]))
+    logged = logged[np.isfinite(logged)]
+    if not len(logged):
+        return None
+    return Speed(*(float(np.quantile(logged[1:] if len(logged) > 1 else logged, q)) for q in (0.5, 0.25, 0.75)))
+
+
 def speed_section(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
-    """Steps per second of each label: median over the logged rows, and the middle half of them."""
+    """Updates per second of each label; of several runs of a label the median."""
     from . import plots
 
-    rates: dict[str, np.ndarray] = {}
+    speeds: dict[str, list[Speed]] = {}
     for run in runs:
-        known = run.metrics.get("time/sps", np.array([]))
-        rates[run.label] = np.concatenate([rates.get(run.label, np.array([])), known[np.isfinite(known)]])
-    rates = {label: values for label, values in rates.items() if len(values)}
-    if not rates:
+        if (found := speed(run)) is not None:
+            speeds.setdefault(run.label, []).append(found)
+    if not speeds:
         return []
-    middle = {label: float(np.median(values)) for label, values in rates.items()}
-    spread = {label: (float(np.quantile(v, 0.25)), float(np.quantile(v, 0.75))) for label, v in rates.items()}
-    picture = plots.bars(middle, xlabel="steps per second", baseline=baseline, spread=spread)
-    caption = "Median over logged rows; the line spans the middle half. The first row includes compilation."
-    return [Section("Speed", [page.figure(plots.to_svg(picture), caption)])]
+    middle = {label: float(np.median([one.middle for one in found])) for label, found in speeds.items()}
+    spread = {label: (min(s.low for s in found), max(s.high for s in found)) for label, found in speeds.items()}
+    picture = plots.bars(middle, xlabel="updates per second", baseline=baseline, spread=spread)
+    return [Section("Speed", [page.figure(plots.to_svg(picture), SPEED)])]
 
 
 def settings(runs: Sequence[Run]) -> str:
@@ -140,6 +180,12 @@ def circumstances(runs: Sequence[Run]) -> str:
     return table(head, rows)
 
 
+def _curve_keys(runs: Sequence[Run]) -> list[str]:
+    """Metrics that make a curve: standard errors and ideal values do not."""
+    keys = dict.fromkeys(key for run in runs for key in _metric_keys(run))
+    return [key for key in keys if not key.endswith(("_se", "_perfect"))]
+
+
 def _metric_keys(run: Run) -> list[str]:
     counters = ("step", "env_steps", "updates", "wall")
     return [key for key in run.metrics if key not in counters and not key.startswith("time/")]
@@ -156,13 +202,6 @@ def _curve(run: Run, x: str, key: str) -> Any:
 
     known = np.isfinite(run.metrics[key])
     return Curve(run.label, run.metrics[x][known].astype(np.float64), run.metrics[key][known])
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _plain(value: Any) -> str | None:

@@ -17,7 +17,7 @@ TONES: dict[str, Literal["good", "bad"]] = {"EQUAL": "good", "ROUNDING": "good",
 
 def head(system: System, rungs: Sequence[Rung]) -> list[str]:
     """Column names: the ladder's own, then the system's headline figures."""
-    own = ["mode", "parity", "difference", "it/s", "x torch", "x pure", "compile s"]
+    own = ["mode", "parity", "difference", "updates/s", "x torch", "x pure", "compile s"]
     return own + [measure.label for measure in _measures(system, rungs)]
 
 
@@ -48,7 +48,9 @@ def write_page(path: Path, system: System, rungs: Sequence[Rung], pictures: Sequ
     runs = [load_run(rung.run) for rung in rungs]
     ladder = [list(map(_toned, row(rung, system, rungs))) for rung in rungs]
     places = [[rung.mode, what_runs(rung), time_split(rung), _worst(rung.parity)] for rung in rungs]
-    shown = {measure.name for measure in system.headline}
+    shown = [
+        m.name for m in system.headline if any(m.name in run.metrics for run in runs) and not m.name.endswith("_se")
+    ]
     return write_report(
         path,
         f"{system.name}: the ladder",
@@ -56,7 +58,7 @@ def write_page(path: Path, system: System, rungs: Sequence[Rung], pictures: Sequ
             Section("The ladder", [table(head(system, rungs), ladder, NOTE), table(PLACES, places)]),
             *([Section("What was learned", [figure(svg, caption) for svg, caption in pictures])] if pictures else []),
             *speed_section(runs, next((run.label for run in runs if "torch_pure" in run.label), None)),
-            *(section for section in curve_sections(runs) if section.title in shown),
+            *curve_sections(runs, shown),
             Section("Settings", [settings(runs)]),
             Section("Circumstances", [circumstances(runs), paragraph(THREADS)]),
         ],
@@ -66,7 +68,8 @@ def write_page(path: Path, system: System, rungs: Sequence[Rung], pictures: Sequ
 PLACES = ["mode", "what runs where", "where the time goes", "largest difference in"]
 NOTE = (
     "Parity is with the mode above it in this table: losses, parameters and optimiser moments after the same float64 "
-    "updates from one seed. Speeds are of the median chunk; compile time is what the first chunk took beyond it."
+    "updates from one seed. Speeds are updates per second of the median chunk, compile time left out: that is what the "
+    "first chunk took beyond it."
 )
 THREADS = "Each framework runs with its own default number of threads on the cores stated above."
 

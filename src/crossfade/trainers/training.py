@@ -1,7 +1,6 @@
 """A run from its config to its end: loop over chunks, log, evaluate, save, resume."""
 
 import contextlib
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -142,12 +141,18 @@ def train_to_end(system: System, config: RunConfig, run: RunDir, *, quiet: bool 
 
 
 def speed(chunks: list[tuple[int, float]]) -> dict[str, float]:
-    """Iterations per second of the median chunk, and what the first chunk took beyond it: the time of compiling."""
+    """Updates per second of the median chunk, with the middle half of them, the first one left out; and what that one
+    took beyond the median: the time of compiling."""
     if not chunks:
         return {}
-    steady = statistics.median(seconds / n for n, seconds in (chunks[1:] or chunks))
+    slow, steady, fast = np.quantile([seconds / n for n, seconds in chunks[1:] or chunks], [0.75, 0.5, 0.25]).tolist()
     first_n, first = chunks[0]
-    return {"time/its": 1 / steady, "time/compile": max(0.0, first - first_n * steady) if chunks[1:] else float("nan")}
+    return {
+        "time/its": 1 / steady,
+        "time/its_low": 1 / slow,
+        "time/its_high": 1 / fast,
+        "time/compile": max(0.0, first - first_n * steady) if chunks[1:] else float("nan"),
+    }
 
 
 def _changed(before: dict[str, str], now: dict[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ class LadderTable:
     def add(self, rung: Rung) -> None:
         self.rungs.append(rung)
         verdict = "first rung" if rung.parity is None else f"{rung.parity.verdict} with the rung below"
-        self.console.print(f"{rung.mode}: {verdict}, {rung.result['time/its']:.4g} it/s")
+        self.console.print(f"{rung.mode}: {verdict}, {rung.result['time/its']:.4g} updates/s")
 
     def __enter__(self) -> "LadderTable":
         return self

@@ -11,7 +11,7 @@ from .common import Common, print_json
 
 @dataclass(kw_only=True)
 class Report(Common):
-    """One HTML page on some runs: results, learning curves, speed, settings.
+    """One HTML page on some runs: what was learned, results, learning curves, speed, settings.
 
     crossfade report runs/SYSTEM/*
     """
@@ -23,10 +23,11 @@ class Report(Common):
 
     def run(self) -> int:
         from ..run import list_runs, report_runs
-        from .pictures import sections
+        from .pictures import headline, sections
 
         paths = self.paths or list_runs(self.runs_dir)
-        page = report_runs(paths, self.out or self.runs_dir / "report.html", learned=sections(paths))
+        out = self.out or self.runs_dir / "report.html"
+        page = report_runs(paths, out, learned=sections(paths), headline=headline(paths))
         if self.json:
             return print_json({"report": str(page)})
         print(f"report: {page}")

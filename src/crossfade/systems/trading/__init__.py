@@ -11,6 +11,7 @@ RECORD = System(
     torch="crossfade.systems.trading.system_torch:System",
     jax="crossfade.systems.trading.system_jax:System",
     pictures="crossfade.systems.trading.pictures:pictures",
+    summary="crossfade.systems.trading.summary:summary",
     twin=Item(
         "PPO on futures, phase 2: network, loss, updates, accounts (equal to the last bit) and rollouts",
         "crossfade.systems.trading.twin:trading",

@@ -79,7 +79,8 @@ def evaluate(config: TradingConfig, trader: Trader, effort: StudyEffort | None =
         "eval/max_drawdown": statistics.max_drawdown(daily),
         "eval/bust": found.bust.mean(),
     }
-    arrays = {"daily": daily, **{f"{name}_daily": stage.by_day(results).mean(0) for name, results in blind.items()}}
+    arrays = {"days": stage.days, "daily": daily}
+    arrays |= {f"{name}_daily": stage.by_day(results).mean(0) for name, results in blind.items()}
     numbers = {name: float(value) for name, value in metrics.items()}
     evaluation = TradingEvaluation(numbers, arrays, config.test_set)
     if effort is None:
@@ -88,7 +89,7 @@ def evaluate(config: TradingConfig, trader: Trader, effort: StudyEffort | None =
     scripts = {f"{name}_daily": other.mean(0) for name, other in findings.others.items()}
     return replace(
         evaluation,
-        arrays={**arrays, "days": stage.days, **scripts, **_shown(stage, found, findings.trades)},
+        arrays={**arrays, **scripts, **_shown(stage, found, findings.trades)},
         study=study(config, findings, effort),
         findings=findings,
         files={"trades.csv": ledger.to_csv(findings.trades, config.specs, data.dates(config), stage.market)},

@@ -3,14 +3,14 @@
 What a run has not left behind is not shown; `crossfade eval` leaves everything.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -20,6 +20,7 @@ from .judging import statistics
 from .judging.baselines import BLIND
 from .judging.findings import Findings, join
 from .judging.tearsheet import BASELINES
+from .summary import last_study
 
 SIMULATED = "A simulation, no promise of profit."
 WORTH = (
@@ -35,6 +36,8 @@ class Line(NamedTuple):
     label: str
     daily: Float[np.ndarray, " days"]
     baseline: bool
+    days: Int[np.ndarray, " days"] | None = None
+    """Since 1970; none where an earlier version has not kept them."""
 
 
 class Bar(NamedTuple):
@@ -55,40 +58,49 @@ def pictures(config: TradingConfig, runs: dict[str, Path]) -> list[tuple[str, st
             "Above: sum of the results of the greedy policy over the days held out, in dollars after costs, beside "
         )
         caption += "those it is compared with. Below: how far it is under its highest so far. "
+        if len(runs) > 1:
+            caption += f"Traders who enter as often do so as {next(iter(runs))}. "
         shown.append((equity(lines), caption + SIMULATED))
     for title, run in list(runs.items())[:2]:
         if (session := _session(run)) is not None:
             name = f"{config.markets[int(session['market'])]}, {np.datetime64(int(session['day']), 'D')}"
             caption = f"{title}: the session of the median result, {name}. Triangles are entries, up for long and down "
             shown.append((trades(session), caption + "for short; a line ends at the exit, coloured by gain or loss."))
-    studies = {title: study for title, run in runs.items() if (study := _study(run)) is not None}
+    studies = {title: study for title, run in runs.items() if (study := last_study(run)) is not None}
     if worth := worth_of(studies):
         shown.append((forest(worth), WORTH))
     return [(to_svg(figure), caption) for figure, caption in shown]
 
 
 def equity(lines: Sequence[Line], edges: Sequence[int] = ()) -> Figure:
-    """Sums of results over days, and the drawdown of the policies below; upright lines after the days in `edges`."""
+    """Sums of results by date, and the drawdown of the policies below; upright lines at the days in `edges`.
+
+    Where the dates of a trader are not known, days are counted.
+    """
+    dated = all(line.days is not None for line in lines)
     with matplotlib.rc_context(STYLE):
-        picture = Figure(figsize=(7.2, 5.0), layout="constrained")
+        picture = Figure(figsize=(7.2, 4.6 + 0.1 * len(lines)), layout="constrained")
         above, below = picture.subplots(2, sharex=True, height_ratios=(3, 1))
         for place, line in enumerate(lines):
             colour, total = COLOURS[place % len(COLOURS)], np.concatenate([[0.0], np.cumsum(line.daily)])
             style = {"linewidth": 1.1, "linestyle": "--"} if line.baseline else {"linewidth": 2.0}
-            above.plot(total, color=colour, label=line.label, **style)
+            at = _dates(line.days) if dated else np.arange(len(total))
+            above.plot(at, total, color=colour, label=line.label, **style)
             if not line.baseline:
                 under = -statistics.drawdown(line.daily)
-                below.fill_between(np.arange(len(total)), under, color=colour, alpha=0.35, linewidth=0)
+                below.fill_between(at, under, color=colour, alpha=0.35, linewidth=0)
         above.axhline(0, color=INK, linewidth=0.6)
         above.set_ylabel("dollars")
         below.set(xlabel="days held out", ylabel="drawdown")
-        above.legend(fontsize="small", ncols=2)
+        if dated:
+            _show_dates(below)
+        picture.legend(loc="outside lower center", fontsize="small", ncols=2)
         for axes in (above, below):
             axes.yaxis.set_major_formatter("{x:,.0f}")
             axes.grid(True)
             axes.margins(x=0.01)
             for edge in edges:
-                axes.axvline(edge, color=INK, linewidth=0.8, linestyle=":")
+                axes.axvline(np.datetime64(edge, "D") if dated else edge, color=INK, linewidth=0.8, linestyle=":")
         return picture
 
 
@@ -96,8 +108,9 @@ def joined_equity(folds: Sequence[Findings]) -> Figure:
     """The policies of a walk, one after the other."""
     whole = join(folds)
     others = [(name, whole.others[name].mean(0)) for name in (*BLIND, "hold", "breakout")]
-    lines = [Line("policy", whole.columns["daily"], False), *(Line(BASELINES[n], daily, True) for n, daily in others)]
-    return equity(lines, np.cumsum([len(fold.days) for fold in folds[:-1]]).tolist())
+    lines = [Line("policy", whole.columns["daily"], False, whole.days)]
+    lines += [Line(BASELINES[name], daily, True, whole.days) for name, daily in others]
+    return equity(lines, [int(fold.days[0]) for fold in folds[1:]])
 
 
 def trades(session: Mapping[str, np.ndarray]) -> Figure:
@@ -149,14 +162,12 @@ def _mark(axes: Axes, place: int, bar: Bar) -> None:
 def _lines(runs: Mapping[str, Path]) -> list[Line]:
     """The policies, then those that the first run is compared with: they hardly differ between runs."""
     known = [(title, run, _array(run, "daily")) for title, run in runs.items()]
-    lines = [Line(title, daily, False) for title, _, daily in known if daily is not None]
-    for title, run, daily in known[:1] if lines else []:
+    lines = [Line(title, daily, False, _array(run, "days")) for title, run, daily in known if daily is not None]
+    for _, run, daily in known[:1] if lines else []:
         for name in (*BLIND, "hold", "breakout"):
             other = _array(run, f"{name}_daily")
             if daily is not None and other is not None:
-                lines.append(
-                    Line(BASELINES[name] + (f" as {title}" if len(runs) > 1 and name in BLIND else ""), other, True)
-                )
+                lines.append(Line(BASELINES[name], other, True, _array(run, "days")))
     return lines
 
 
@@ -176,10 +187,24 @@ def worth_of(studies: Mapping[str, Mapping[str, Any]]) -> list[Bar]:
     return bars
 
 
-def _study(run: Path) -> dict[str, Any] | None:
-    """The last one."""
-    found = [json.loads(path.read_text()).get("study") for path in sorted((run / "eval").glob("*.json"))]
-    return next((study for study in reversed(found) if study), None)
+def _show_dates(axes: Axes) -> None:
+    """A day and a month at each mark, or a month and a year; the years below."""
+    first, last = (np.datetime64(round(limit), "D") for limit in axes.dataLim.intervalx)
+    formats = ["%Y", "%b %Y", "%d %b", "%d %b", "%d %b", "%d %b"]
+    locator = dates.AutoDateLocator(minticks=3, maxticks=8)
+    locator.intervald[dates.HOURLY] = [24]  # no hours, however few days there are
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(
+        dates.ConciseDateFormatter(
+            locator, formats=formats, zero_formats=["", *formats[:1], *formats[2:]], show_offset=False
+        )
+    )
+    axes.set_xlabel(f"{first} to {last}")
+
+
+def _dates(days: Int[np.ndarray, " days"]) -> np.ndarray:
+    """The days on which a sum of results changes, and the one before the first."""
+    return np.concatenate([days[:1] - 1, days]).astype("datetime64[D]")
 
 
 def _array(run: Path, name: str) -> np.ndarray | None:

@@ -29,7 +29,9 @@ def write_page(
     from ....run.plots import to_svg
     from ..pictures import SIMULATED, WORTH, forest, joined_equity, worth_of
 
-    caption = "Sum of results over all folds, each by a policy that learned only from days before it; lines between "
+    caption = (
+        "Sum of results over all folds, each by a policy that learned only from days before it; dotted lines between "
+    )
     pictures = [
         figure(to_svg(joined_equity(folds)), caption + f"folds. Below: drawdown. {SIMULATED}"),
         figure(to_svg(forest(worth_of({"policy": found}))), WORTH),
