@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -95,6 +96,21 @@ def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, caps
     traded = written["study"]["trades"]["number"] > 0
     assert len(shown) == 2 + 2 * traded and all(svg.startswith("<svg") for svg, _ in shown)
     assert [caption.endswith("no promise of profit.") for _, caption in shown].count(True) == 2
+
+
+def test_a_report_begins_with_headline_risk_and_sheet_and_equity_has_dates(walked, tmp_path, capsys):
+    run = list_runs(walked[0])[0]
+    assert main(["eval", str(run), "--resamples", "40", "--json"]) == 0
+    study = json.loads(capsys.readouterr().out)["study"]
+    assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    order = (" per day (", "Risk notice", ">Result<", ">Selection<", ">Firms<", ">Compared with<", "<svg", "<h2>Results")
+    places = [page.index(text) for text in (*order, "eval/daily over steps", "<h2>Other metrics")]
+    assert places == sorted(places)
+    assert f">{study['first_day']} to {study['last_day']}</text>" in page, "below the axis of the equity"
+    assert page.count("<h2>eval/") == 4, "the headline: dollars per day of the policy and of three who see nothing"
+    shown = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
+    assert "train/entropy" in page and "train/entropy" not in shown and ">Months<" not in shown
 
 
 @pytest.mark.parametrize("mode", [pytest.param("torch", marks=pytest.mark.slow), "jax_full"])

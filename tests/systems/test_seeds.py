@@ -1,13 +1,15 @@
-"""Runs of several seeds in one evaluation: the smallest system, which has no judge of its own."""
+"""Runs of several seeds in one evaluation, and the speed of a climb: the smallest system, with no judge of its own."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 
 import pytest
 
 from crossfade.cli import main
-from crossfade.run import list_runs
+from crossfade.run import RunDir, list_runs
+from crossfade.run.page import show
 
 TINY = ("toy:RECORD", "mode=torch", "steps=2", "eval_every=0", "--quiet")
 
@@ -62,6 +64,17 @@ def test_what_changes_nothing_of_what_is_learned_may_differ(runs, capsys):
     other = trained(Path(runs[0]).parents[1], "seed=7", *FEW, "chunk=1", "log_every=2")
     assert main(["eval", runs[0], str(other)]) == 0
     assert "seed 7" in capsys.readouterr().out
+
+
+def test_the_speed_of_a_mode_is_one_number_wherever_a_climb_shows_it(tmp_path, capsys):
+    words = ("toy:RECORD", "steps=6", "chunk=2", "eval_every=0", "--modes", "torch", "jax_policy", "--updates", "2")
+    assert main(["climb", *words, "--runs-dir", str(tmp_path)]) == 0
+    told, page = capsys.readouterr().out, (tmp_path / "bandit" / "climb.html").read_text()
+    for run in list_runs(tmp_path):
+        rate = show(RunDir.open(run).result["time/its"])
+        assert f"{rate} updates/s" in told, "as the rung is climbed"
+        assert f"<td>{rate}</td>" in page, "in the table"
+        assert re.search(rf">{re.escape(rate)}(  \([\d.e+]+x\))?</text>", page), "beside the bar"
 
 
 def test_a_seed_counts_once_and_no_run_is_none(runs, capsys):

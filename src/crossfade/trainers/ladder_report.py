@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ..registry import MODES, Measure, System
 from ..run import Section, write_report
-from ..run.page import Cell, figure, paragraph, table
+from ..run.page import Cell, figure, paragraph, show, table
 from ..run.report import circumstances, curve_sections, load_run, settings, speed_section
 from ..verdict import Comparison
 from .ladder import Rung
@@ -29,7 +29,7 @@ def row(rung: Rung, system: System, rungs: Sequence[Rung]) -> list[str]:
         rung.mode,
         "" if rung.parity is None else str(rung.parity.verdict),
         "" if rung.parity is None else f"{rung.parity.worst.size:.1e}",
-        f"{rate[rung.mode]:.4g}",
+        show(rate[rung.mode]),
         times("torch"),
         times("torch_pure"),
         f"{rung.result['time/compile']:.1f}",

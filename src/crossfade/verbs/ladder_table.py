@@ -3,6 +3,7 @@
 from rich.console import Console
 
 from ..registry import System
+from ..run.page import show
 from ..trainers.ladder import Rung
 from ..trainers.ladder_report import head, row, time_split
 
@@ -18,7 +19,7 @@ class LadderTable:
     def add(self, rung: Rung) -> None:
         self.rungs.append(rung)
         verdict = "first rung" if rung.parity is None else f"{rung.parity.verdict} with the rung below"
-        self.console.print(f"{rung.mode}: {verdict}, {rung.result['time/its']:.4g} updates/s")
+        self.console.print(f"{rung.mode}: {verdict}, {show(rung.result['time/its'])} updates/s")
 
     def __enter__(self) -> "LadderTable":
         return self

@@ -93,7 +93,7 @@ def equity(lines: Sequence[Line], edges: Sequence[int] = ()) -> Figure:
         above.set_ylabel("dollars")
         below.set(xlabel="days held out", ylabel="drawdown")
         if dated:
-            _show_dates(below)
+            _show_dates(below, [line.days for line in lines if line.days is not None])
         picture.legend(loc="outside lower center", fontsize="small", ncols=2)
         for axes in (above, below):
             axes.yaxis.set_major_formatter("{x:,.0f}")
@@ -187,11 +187,11 @@ def worth_of(studies: Mapping[str, Mapping[str, Any]]) -> list[Bar]:
     return bars
 
 
-def _show_dates(axes: Axes) -> None:
-    """A day and a month at each mark, or a month and a year; the years below."""
-    first, last = (np.datetime64(round(limit), "D") for limit in axes.dataLim.intervalx)
+def _show_dates(axes: Axes, days: Sequence[np.ndarray]) -> None:
+    """A day and a month at each mark, or a month and a year; the first and the last of the days below."""
+    first, last = (np.datetime64(int(day), "D") for day in (min(d[0] for d in days), max(d[-1] for d in days)))
     formats = ["%Y", "%b %Y", "%d %b", "%d %b", "%d %b", "%d %b"]
-    locator = dates.AutoDateLocator(minticks=3, maxticks=8)
+    locator = dates.AutoDateLocator(minticks=4, maxticks=8)
     locator.intervald[dates.HOURLY] = [24]  # no hours, however few days there are
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(
