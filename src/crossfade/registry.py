@@ -65,7 +65,8 @@ class System:
     judge: str = ""
     """`(RunDir, config, Evaluation, Effort) -> Judged`, what `crossfade eval` adds to an evaluation and prints."""
     population: str = ""
-    """`(configs) -> Population`, for `crossfade sweep`."""
+    """A class, `(configs) -> population`, for `crossfade sweep`: `varying` names what its members may differ in,
+    `run(step, n)` trains them and gives metrics (members, n), `evaluate()` figures (members,)."""
     examine: str = ""
     """`(target) -> doctor.Examined | None`: what `crossfade doctor` finds in a world of the user's own, named as on the
     command line; None for what is no world of this system."""

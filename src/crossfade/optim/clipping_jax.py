@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float
 
 EPS = 1e-6  # beside the norm, as torch has it; optax's own clip has none
 
 
-def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
+def clip_by_global_norm(max_norm: float | Float[Array, ""]) -> optax.GradientTransformation:
     """g min(1, max_norm / (|g| + 1e-6)), with |g| over all arrays together: `torch.nn.utils.clip_grad_norm_`."""
 
     def update(updates, state, params=None):

@@ -108,14 +108,15 @@ def train(population: Any, config: Any, *, title: str, quiet: bool) -> dict[str,
 
     rows: list[tuple[int, dict[str, Any]]] = []
     seconds: list[tuple[int, float]] = []
-    exact: dict[str, Any] = {}
 
     def body(step: int, n: int) -> dict[str, Any]:
         began = time.perf_counter()
-        metrics, found = population.run(step, n)
+        metrics = population.run(step, n)
         seconds.append((n, time.perf_counter() - began))
-        exact.update(_by_member("eval", found))
         return _by_member("train", metrics)
+
+    def evaluate(step: int) -> dict[str, Any]:
+        return _by_member("eval", population.evaluate())
 
     with Progress(config.steps, title=title, quiet=quiet) as bar, StopOnSignal(quiet=True) as stop:
         reached = run_chunks(
@@ -124,13 +125,13 @@ def train(population: Any, config: Any, *, title: str, quiet: bool) -> dict[str,
             body,
             on_log=lambda step, row: rows.append((step, row)),
             log_every=config.log_every,
-            on_eval=lambda step: exact,
+            on_eval=evaluate,
             eval_every=config.eval_every,
             on_progress=bar.update,
             stop=stop,
         )
     if reached < config.steps:
-        rows.append((reached, exact))
+        rows.append((reached, evaluate(reached)))
     return {"step": reached, "rows": rows, **speed(seconds)}
 
 

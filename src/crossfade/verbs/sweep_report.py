@@ -90,7 +90,8 @@ def _over_seeds(system: System, found: Mapping[str, Any]) -> list[list[Any]]:
     """The same over groups of members that differ in their seed alone; nothing where that says nothing new."""
     if "seed" not in found["over"] or len(found["over"]["seed"]) == 1:
         return []
-    key = _judged_by(system, found["members"][0]).name
+    measure = _judged_by(system, found["members"][0])
+    key, sign = measure.name, _sign(measure)
     groups: dict[str, list[Any]] = {}
     for member in found["members"]:
         groups.setdefault(_label(member), []).append(member["last"][key])
@@ -99,7 +100,7 @@ def _over_seeds(system: System, found: Mapping[str, Any]) -> list[list[Any]]:
         known = [value for value in values if value is not None]
         figures = [statistics.fmean(known), min(known), max(known)] if known else [None] * 3
         rows.append([label, len(values), *figures])
-    rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
+    rows.sort(key=lambda row: math.inf if row[2] is None else sign * row[2])
     return [["settings", "seeds", *(f"{_labels(system)[key]}, {word}" for word in ("mean", "least", "largest"))], *rows]
 
 
@@ -135,11 +136,19 @@ def _rank(system: System, member: Mapping[str, Any]) -> float:
     """Least first is best first."""
     measure = _judged_by(system, member)
     value = member["last"][measure.name]
-    return math.inf if value is None else -value if measure.better == "higher" else value
+    return math.inf if value is None else _sign(measure) * value
+
+
+def _sign(measure: Measure) -> int:
+    """Of the figure that is least for the best."""
+    return -1 if measure.better == "higher" else 1
 
 
 def _label(member: Mapping[str, Any]) -> str:
-    return " ".join(f"{key}={value:g}" for key, value in member["settings"].items() if key != "seed") or "all seeds"
+    return (
+        " ".join(f"{key}={in_words(value)}" for key, value in member["settings"].items() if key != "seed")
+        or "all seeds"
+    )
 
 
 def _split(rows: list[list[Any]]) -> tuple[list[Any], list[list[Any]]]:

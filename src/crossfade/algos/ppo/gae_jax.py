@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 Steps = Float[Array, "steps envs"]
 Flags = Bool[Array, "steps envs"]
+Number = float | Float[Array, ""]
 
 
 def gae(
@@ -16,8 +17,8 @@ def gae(
     next_value: Steps,
     terminated: Flags,
     truncated: Flags,
-    gamma: float,
-    gae_lambda: float,
+    gamma: Number,
+    gae_lambda: Number,
     truncation: Literal["bootstrap", "mask", "terminal"] = "bootstrap",
 ) -> Steps:
     """A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of the episode, delta = r + gamma V(s') - V(s).

@@ -10,15 +10,16 @@ from .network_jax import ActorCritic
 
 Scalar = Float[Array, ""]
 Vector = Float[Array, " n"]
+Number = float | Scalar
 
 
-def policy_loss(log_ratio: Vector, advantage: Vector, clip: float) -> Scalar:
+def policy_loss(log_ratio: Vector, advantage: Vector, clip: Number) -> Scalar:
     """-E min(r A, clip(r, 1 - eps, 1 + eps) A) with r = pi / pi_old."""
     ratio = jnp.exp(log_ratio)
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
 
 
-def value_loss(value: Vector, old_value: Vector, returns: Vector, clip: float | None) -> Scalar:
+def value_loss(value: Vector, old_value: Vector, returns: Vector, clip: Number | None) -> Scalar:
     """1/2 E (V - R)^2; with a clip, of the larger error of V and V_old + clip(V - V_old, -eps, eps)."""
     error = jnp.square(value - returns)
     if clip is not None:

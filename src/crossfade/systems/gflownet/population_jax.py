@@ -4,10 +4,9 @@ Each member is the run that its config gives alone: same parameters at the start
 that vary are inputs of the program, so it is compiled once however many members there are and whatever they try.
 """
 
-import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from ...algos.gflownet.sampling.replay_jax import Replay
 from ...envs.dag.base_jax import Env
 from ...envs.dag.ground_truth import graph_of
 from ...errors import UsageError
+from ..population import check_members, with_values
 from .discrete_jax import System
 
 TRACED = ("lr", "lr_z", "epsilon", "temperature", "subtb_lambda")
@@ -47,22 +47,30 @@ class Members(NamedTuple):
 
 
 class Population:
-    """Members in the order of their configs, at the start; `run` trains all of them."""
+    """Members in the order of their configs, at the start; `run` trains all of them, `evaluate` judges each."""
 
     varying = VARYING
 
     def __init__(self, configs: Sequence[GFlowNetConfig]):
-        _check(configs)
+        check_members(configs, VARYING)
+        if configs[0].continuous:
+            raise UsageError(
+                f"a population needs a discrete environment, got {configs[0].env}. Train its members alone."
+            )
         systems = [System(config) for config in configs]
         self.env, self.config = systems[0].env, replace(systems[0].config, **DEFAULTS)
         self.constants = systems[0].constants
         members = [_member(system, config) for system, config in zip(systems, configs, strict=True)]
         self.members = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
 
-    def run(self, step: int, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Iterations `step` to `step + n` of every member: what `train` tells, on the host."""
-        self.members, metrics, exact = train(self.members, self.env, step, n, self.config, self.constants)
-        return jax.device_get(metrics), jax.device_get(exact)
+    def run(self, step: int, n: int) -> dict[str, Float[np.ndarray, "members n"]]:
+        """Iterations `step` to `step + n` of every member: their metrics, on the host."""
+        self.members, metrics = train(self.members, self.env, step, n, self.config, self.constants)
+        return jax.device_get(metrics)
+
+    def evaluate(self) -> dict[str, Float[np.ndarray, " members"]]:
+        """How far from the target each member is now, on the host; see `exact`."""
+        return jax.device_get(exact(self.members.policy, self.env, self.config))
 
 
 @partial(jax.jit, static_argnames=("env", "n", "config"), donate_argnames="members")
@@ -73,15 +81,15 @@ def train(
     n: int,
     config: GFlowNetConfig,
     constants: training_jax.Constants,
-) -> tuple[Members, dict[str, Float[Array, "members n"]], dict[str, Float[Array, " members"]]]:
-    """`n` iterations of every member: their metrics at each, and how far from the target each is at the end.
+) -> tuple[Members, dict[str, Float[Array, "members n"]]]:
+    """`n` iterations of every member, and their metrics at each.
 
-    The latter is exact, by dynamic programming over all states, and empty where there are too many. What the members
-    have of their own is not read from `config`: leave it at its default, and every population is the same program.
+    What the members have of their own is not read from `config`: leave it at its default, and every population is the
+    same program.
     """
 
     def member(state: Members) -> tuple[Members, dict[str, Array]]:
-        own = _with(config, state.settings)
+        own = with_values(config, state.settings)
         tx = _optimizer(own, state.policy)
         # Compiled by itself it would want a config that can be hashed, and so no traced numbers in it.
         train_one = inspect.unwrap(training_jax.train)
@@ -90,9 +98,14 @@ def train(
         )
         return state._replace(policy=policy, opt_state=opt_state, buffer=buffer), metrics
 
-    members, metrics = _side_by_side(config)(member)(members)
-    exact = {} if graph_of(config.env) is None else jax.lax.map(partial(_exact, env, config), members.policy)
-    return members, metrics, exact
+    return _side_by_side(config)(member)(members)
+
+
+@partial(jax.jit, static_argnames=("env", "config"))
+def exact(policy: Policy, env: Env, config: GFlowNetConfig) -> dict[str, Float[Array, " members"]]:
+    """How far from the target every member's policy is: exact, by dynamic programming over all states, and empty where
+    there are too many."""
+    return {} if graph_of(config.env) is None else jax.lax.map(partial(_exact, env, config), policy)
 
 
 def _member(system: System, config: GFlowNetConfig) -> Members:
@@ -125,17 +138,9 @@ def _exact(env: Env, config: GFlowNetConfig, policy: Policy) -> dict[str, Array]
     return {name: found[name] for name in ("tv", "log_z_error") if name == "tv" or log_z is not None}
 
 
-def _with(config: GFlowNetConfig, settings: Mapping[str, Any]) -> GFlowNetConfig:
-    """The config with traced numbers in the place of its own. They cannot be checked, nor the config hashed."""
-    own = copy.copy(config)
-    for name, value in settings.items():
-        object.__setattr__(own, name, value)
-    return own
-
-
 def _optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTransformation:
     """The optimiser of a run with traced learning rates: Adam's step is in proportion to them, so they come last."""
-    unit = make_optimizer(_with(config, {"lr": 1.0, "lr_z": 1.0}), policy)
+    unit = make_optimizer(with_values(config, {"lr": 1.0, "lr_z": 1.0}), policy)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         step: Any
@@ -144,22 +149,3 @@ def _optimizer(config: GFlowNetConfig, policy: Policy) -> optax.GradientTransfor
         return eqx.tree_at(lambda policy: policy.log_z, scaled, config.lr_z * step.log_z), state
 
     return optax.GradientTransformation(unit.init, update)
-
-
-def _check(configs: Sequence[GFlowNetConfig]) -> None:
-    """One program serves all members only if they differ in nothing else than `VARYING`."""
-    if not configs:
-        raise UsageError("expected at least one config for a population, got none.")
-    for config in configs[1:]:
-        differing = [f.name for f in fields(config) if getattr(config, f.name) != getattr(configs[0], f.name)]
-        if fixed := [name for name in differing if name not in VARYING]:
-            raise UsageError(
-                f"members of a population may differ in {', '.join(VARYING)}, but these differ in {', '.join(fixed)}. "
-                f"Make a population for each."
-            )
-    if configs[0].mode != "jax_full":
-        raise UsageError(f"a population is trained in mode jax_full, got mode={configs[0].mode}. Leave the mode out.")
-    if configs[0].devices > 1:
-        raise UsageError(f"a population is trained on one device, got devices={configs[0].devices}. Leave devices out.")
-    if configs[0].continuous:
-        raise UsageError(f"a population needs a discrete environment, got {configs[0].env}. Train its members alone.")

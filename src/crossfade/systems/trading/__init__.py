@@ -2,6 +2,11 @@
 
 from ...registry import Item, Measure, System
 
+PUBLISHED_PHASE_2 = (
+    "drawdown=2500",
+    "curriculum.forced=0.2:0.7,0.8:0.2,0.8:0.1",
+    "curriculum.commission=0.2:0.25,0.8:2,0.8:2.5",
+)
 PUBLISHED_PPO = ("network=seed", "clip=0.15", "clip_value=0.15", "entropy_coef=0.15", "floor=0.05")
 
 RECORD = System(
@@ -22,6 +27,7 @@ RECORD = System(
     ),
     effort="crossfade.systems.trading.judging.stage:StudyEffort",
     judge="crossfade.systems.trading.judging.verdict:judge",
+    population="crossfade.systems.trading.population_jax:Population",
     presets={
         # A minute's climb on days whose drift the volume tells: small enough for the slowest mode.
         "demo": (
@@ -52,11 +58,17 @@ RECORD = System(
             *PUBLISHED_PPO,
         ),
         # The published second phase: positions to manage are given at first, later they must be opened.
-        "phase2": (
-            "env.phase=2",
+        "phase2": ("env.phase=2", *PUBLISHED_PHASE_2),
+        # The same, and a position may be left at the market.
+        "phase3": ("env.phase=3", *PUBLISHED_PHASE_2),
+        # A firm's evaluation account: two weeks on one balance and one floor, positions as large as the risk allows.
+        "firm": (
+            "markets=MES",
+            "balance=50000",
             "drawdown=2500",
-            "curriculum.forced=0.2:0.7,0.8:0.2,0.8:0.1",
-            "curriculum.commission=0.2:0.25,0.8:2,0.8:2.5",
+            "account_days=10",
+            "risk=250",
+            "contracts=10",
         ),
     },
     headline=(

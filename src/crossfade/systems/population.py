@@ -1,0 +1,39 @@
+"""Members of a population: runs that differ in a few settings and are trained by one compiled program."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ..errors import UsageError
+from ..run.settings import RunConfig
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """The config with traced numbers in the place of its own. They cannot be checked, nor the config hashed."""
+    own = copy.copy(config)
+    for name, value in values.items():
+        object.__setattr__(own, name, value)
+    return own
+
+
+def check_members(configs: Sequence[RunConfig], varying: Sequence[str]) -> None:
+    """One program serves all members only if they differ in nothing else than `varying`."""
+    if not configs:
+        raise UsageError("expected at least one config for a population, got none.")
+    for config in configs[1:]:
+        differing = [f.name for f in fields(config) if getattr(config, f.name) != getattr(configs[0], f.name)]
+        if fixed := [name for name in differing if name not in varying]:
+            raise UsageError(
+                f"members of a population may differ in {', '.join(varying)}, but these differ in {', '.join(fixed)}. "
+                f"Make a population for each."
+            )
+    for name in varying:
+        if len({getattr(config, name) is None for config in configs}) > 1:
+            raise UsageError(f"{name}: expected numbers in all members of a population, or none in all; got both.")
+    if configs[0].mode != "jax_full":
+        raise UsageError(f"a population is trained in mode jax_full, got mode={configs[0].mode}. Leave the mode out.")
+    if configs[0].devices > 1:
+        raise UsageError(f"a population is trained on one device, got devices={configs[0].devices}. Leave devices out.")
