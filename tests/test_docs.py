@@ -1,4 +1,4 @@
-"""The README's code runs as it stands."""
+"""The code of the README and of the pages that show whole programs runs as it stands."""
 
 from pathlib import Path
 
@@ -6,13 +6,19 @@ import pytest
 from mktestdocs import grab_code_blocks
 
 ROOT = Path(__file__).parent.parent
-BLOCKS = grab_code_blocks((ROOT / "README.md").read_text(), lang="python")
+PAGES = ("README.md", "docs/trading_gymnasium.md")
+BLOCKS = {
+    f"{page}:{i}": block
+    for page in PAGES
+    for i, block in enumerate(grab_code_blocks((ROOT / page).read_text(), lang="python"))
+}
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_the_readme_runs(block):
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_code_runs(name):
+    exec(compile(BLOCKS[name], name, "exec"), {"__name__": "page"})
 
 
-def test_the_readme_shows_code():
-    assert BLOCKS
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_shows_code(page):
+    assert any(name.startswith(page) for name in BLOCKS)

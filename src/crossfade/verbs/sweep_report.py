@@ -145,10 +145,8 @@ def _sign(measure: Measure) -> int:
 
 
 def _label(member: Mapping[str, Any]) -> str:
-    return (
-        " ".join(f"{key}={in_words(value)}" for key, value in member["settings"].items() if key != "seed")
-        or "all seeds"
-    )
+    words = (f"{key}={in_words(value)}" for key, value in member["settings"].items() if key != "seed")
+    return " ".join(words) or "all seeds"
 
 
 def _split(rows: list[list[Any]]) -> tuple[list[Any], list[list[Any]]]:
