@@ -64,7 +64,7 @@ class Trading:
         """Accounts as episodes begin, from five uniform numbers each: flat, or with a position."""
         m, t = self.draw_start(market, uniform[..., :2])
         flat = self.reset(market, settings, m, t)
-        forced = _floor(uniform[..., 2], jnp.int32(1024)) < settings.forced
+        forced = _once(_floor(uniform[..., 2], jnp.int32(1024)) < settings.forced)
         side = jnp.where(uniform[..., 3] < 0.5, 1, -1)
         distance = self._stop_distance(market, settings, flat)
         furthest = distance * settings.target_ratio
@@ -110,7 +110,7 @@ class Trading:
         rules = self.params.rules
         before, equity_before, b = state, self.equity(market, state), state.t + 1
         allowed = reduce(or_, (ok & (action == a) for a, ok in enumerate(self._legal(market, settings, state))))
-        action = jnp.where(allowed, action, Action.HOLD)
+        action = _once(jnp.where(allowed, action, Action.HOLD))
         bar = _Bar(*(_at(column, state.market, b) for column in market[:4]))
         last = _at(market.last, state.market, b)
         fee = _fee(market, settings, state)
@@ -144,6 +144,7 @@ class Trading:
             bust = state.balance + jnp.where(kept, _worth(market, state, extreme), exit_result) < floor
             reason = jnp.where(kept, jnp.where(bust, Reason.BUST, forced), reason)
 
+        reason, exit_result, bust = _once(reason), _once(exit_result), _once(bust)
         closes = reason != Reason.NONE
         result = jnp.where(closes, exit_result - state.contracts * fee, 0)
         lost = slippage * _at(market.tick_cents, state.market) * state.contracts
@@ -160,10 +161,11 @@ class Trading:
             slippages=state.slippages + jnp.where(closes, lost, 0),
             illegal=state.illegal + ~allowed,
         )
-        first, here = (jnp.where(last, bar, 0) for bar in (state.began, b))  # others read what is in the cache
+        first, here = (jnp.where(last, t, 0) for t in (state.began, b))  # bar 0, for the others, is in the cache
         seen = _at(market.session, state.market, here) - _at(market.session, state.market, first) + 1
         over = last & ((seen >= settings.days) | _at(market.final, state.market, here))
         over |= (b - state.began >= settings.max_bars) | (b + 1 >= _at(market.length, state.market))
+        truncated = _once(over & ~bust)
         if rules.reward == "equity":
             reward = (equity - equity_before).astype(jnp.float32) * _at(market.reward_scale, state.market)
         else:
@@ -181,7 +183,7 @@ class Trading:
                 bust=bust,
             )
             reward = published_reward(self.params, settings, facts, jnp)
-        return state, Outcome(reward, terminated=bust, truncated=over & ~bust, reason=reason, result=result)
+        return state, Outcome(reward, terminated=bust, truncated=truncated, reason=reason, result=result)
 
     def _legal(self, market: Market, settings: Settings, state: State) -> list[Bool[Array, "*batch"]]:
         """Whether each action is legal."""
@@ -336,6 +338,14 @@ class Trading:
 def _at(column: Num[Array, "..."] | Bool[Array, "..."], *index: Int32[Array, "*batch"]) -> Array:
     """`column[index]` without the arithmetic that negative and excessive indices would need."""
     return jnp.asarray(column).at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _once(decided: Num[Array, "*batch"] | Bool[Array, "*batch"]) -> Array:
+    """The same numbers, gathered: XLA computes anew in each kernel what it fuses into several, but never a gather.
+
+    There is a kernel for every field of the state, and without this each of them would decide the whole bar by itself.
+    """
+    return _at(decided.reshape(-1), jnp.arange(decided.size, dtype=jnp.int32)).reshape(decided.shape)
 
 
 def _floor(uniform: Float[Array, "*batch"], n: Int32[Array, "*#batch"]) -> Int32[Array, "*batch"]:
