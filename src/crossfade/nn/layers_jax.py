@@ -15,17 +15,18 @@ from ..errors import UsageError
 from .parameters import check_shapes
 
 Module = TypeVar("Module", bound=eqx.Module)
+Layer = TypeVar("Layer", bound=eqx.nn.Linear)
 
 
-def linear(fan_in: int, fan_out: int) -> eqx.nn.Linear:
+def linear(fan_in: int, fan_out: int, kind: type[Layer] = eqx.nn.Linear) -> Layer:
     """A linear layer of zeros."""
-    shapes = eqx.filter_eval_shape(eqx.nn.Linear, fan_in, fan_out, key=jax.random.key(0))
+    shapes = eqx.filter_eval_shape(kind, fan_in, fan_out, key=jax.random.key(0))
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def trunk(widths: list[int]) -> tuple[eqx.nn.Linear, ...]:
+def trunk(widths: list[int], kind: type[Layer] = eqx.nn.Linear) -> tuple[Layer, ...]:
     """Layers of zeros with these widths, the first being that of the input."""
-    return tuple(linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
+    return tuple(linear(*pair, kind) for pair in zip(widths[:-1], widths[1:], strict=True))
 
 
 def apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array, "*nodes outputs"]:
@@ -35,11 +36,19 @@ def apply(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array
     return y + jnp.broadcast_to(layer.bias, y.shape)
 
 
-def apply_to_rows(layer: eqx.nn.Linear, x: Float[Array, "*nodes inputs"]) -> Float[Array, "*nodes outputs"]:
-    """`apply` for many rows, with a gradient that a CPU computes a tenth faster."""
-    assert layer.bias is not None
-    y = _product(x.astype(layer.weight.dtype), layer.weight)
-    return y + jnp.broadcast_to(layer.bias, y.shape)
+class RowsLinear(eqx.nn.Linear):
+    """A linear layer over any leading axes; for many rows, with a gradient that a CPU computes a tenth faster."""
+
+    def __call__(self, x: Float[Array, "*nodes inputs"], *, key: Any = None) -> Float[Array, "*nodes outputs"]:
+        return linear_of_rows(x, self.weight, self.bias)
+
+
+def linear_of_rows(
+    x: Float[Array, "*nodes inputs"], weight: Float[Array, "outputs inputs"], bias: Float[Array, " outputs"] | None
+) -> Float[Array, "*nodes outputs"]:
+    """W x + b in the precision of W."""
+    y = _product(x.astype(weight.dtype), weight)
+    return y if bias is None else y + jnp.broadcast_to(bias, y.shape)
 
 
 @jax.custom_vjp

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...nn.distribution import Distribution
-from ...nn.layers_jax import apply_to_rows as apply, trunk
+from ...nn.layers_jax import RowsLinear, trunk
 from .architecture import Architecture
 
 
@@ -21,25 +21,25 @@ class ActorCritic(eqx.Module):
     """
 
     log_std: Float[Array, " free"] | None
-    trunk: tuple[eqx.nn.Linear, ...]
+    trunk: tuple[RowsLinear, ...]
     norms: tuple[eqx.nn.LayerNorm, ...]
-    actor: tuple[eqx.nn.Linear, ...]
-    critic: tuple[eqx.nn.Linear, ...]
+    actor: tuple[RowsLinear, ...]
+    critic: tuple[RowsLinear, ...]
     activation: Literal["tanh", "relu"] = eqx.field(static=True)
 
     def __init__(self, observation_dim: int, actions: Distribution, architecture: Architecture):
         widths, head = architecture.trunk, architecture.head
         self.activation = architecture.activation
         self.log_std = jnp.zeros(actions.n_free) if actions.n_free else None
-        self.trunk = trunk([observation_dim, *widths])
+        self.trunk = trunk([observation_dim, *widths], RowsLinear)
         self.norms = tuple(eqx.nn.LayerNorm(width) for width in (widths if architecture.layer_norm else ()))
-        self.actor = trunk([widths[-1], *head, actions.n_outputs - actions.n_free])
-        self.critic = trunk([widths[-1], *head, 1])
+        self.actor = trunk([widths[-1], *head, actions.n_outputs - actions.n_free], RowsLinear)
+        self.critic = trunk([widths[-1], *head, 1], RowsLinear)
 
     def __call__(self, observation: Float[Array, "*n o"]) -> tuple[Float[Array, "*n outputs"], Float[Array, "*n"]]:
         h = observation
         for i, layer in enumerate(self.trunk):
-            h = self._phi(apply(layer, h))
+            h = self._phi(layer(h))
             h = _normed(self.norms[i], h) if self.norms else h
         outputs = self._head(self.actor, h)
         if self.log_std is not None:
@@ -50,10 +50,10 @@ class ActorCritic(eqx.Module):
     def _phi(self, x: Float[Array, "*n i"]) -> Float[Array, "*n i"]:
         return jax.nn.relu(x) if self.activation == "relu" else jnp.tanh(x)
 
-    def _head(self, layers: tuple[eqx.nn.Linear, ...], h: Float[Array, "*n i"]) -> Float[Array, "*n outputs"]:
+    def _head(self, layers: tuple[RowsLinear, ...], h: Float[Array, "*n i"]) -> Float[Array, "*n outputs"]:
         for layer in layers[:-1]:
-            h = self._phi(apply(layer, h))
-        return apply(layers[-1], h)
+            h = self._phi(layer(h))
+        return layers[-1](h)
 
 
 def _normed(norm: eqx.nn.LayerNorm, x: Float[Array, "*n i"]) -> Float[Array, "*n i"]:

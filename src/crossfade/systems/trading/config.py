@@ -149,10 +149,9 @@ class TradingConfig(PPOConfig):
         return Architecture((256, 256), (128,), activation="relu", layer_norm=True, initial="lecun")
 
     @property
-    def base(self) -> tuple[int, int] | None:
-        """Inputs and actions of the network that this one may have grown from: phase 2 can from phase 1."""
-        first = replace(self.env, phase=1)
-        return (first.observation_dim, first.n_actions) if self.env.phase == 2 else None
+    def earlier(self) -> tuple[TradingParams, ...]:
+        """The worlds of the earlier phases, from whose networks this one's can grow, the first phase first."""
+        return tuple(replace(self.env, phase=phase) for phase in (1, 2) if phase < self.env.phase)
 
     def footprint(self) -> dict[str, int]:
         params, bars = self.params, 390 * (self.days + self.eval_days) * len(self.markets)
@@ -193,7 +192,7 @@ class TradingConfig(PPOConfig):
     def adopt(
         self, parameters: Arrays, buffer: dict[str, Any] | None, saved: RunConfig | None
     ) -> tuple[Arrays, Any, str]:
-        """Parameters with the observation statistics they were trained with; those of phase 1 grow for phase 2."""
+        """Parameters with the observation statistics they were trained with; those of an earlier phase grow."""
         from .transfer import adopt
 
         return adopt(self, parameters, buffer, saved)  # pyright: ignore[reportArgumentType]

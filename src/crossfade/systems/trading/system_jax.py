@@ -13,6 +13,7 @@ from ...envs.trading.market import Settings
 from ..ppo_jax import PPOSystem
 from . import data, evaluation, world
 from .config import TradingConfig
+from .growth_jax import grown
 from .judging.stage import StudyEffort
 
 
@@ -21,6 +22,11 @@ class System(PPOSystem[TradingConfig]):
 
     def __init__(self, config: TradingConfig):
         super().__init__(config, config.params, data.market(config))
+
+    def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
+        """A network of a later phase keeps the bits of those of earlier ones that it may have grown from."""
+        policy, earlier = super().make_policy(parameters), self.config.earlier
+        return grown(policy, earlier[0].observation_dim, tuple(p.n_actions for p in earlier)) if earlier else policy
 
     def settings(self, step: int) -> Settings:
         return world.settings(self.config, step)
@@ -36,8 +42,11 @@ class System(PPOSystem[TradingConfig]):
         return evaluation.greedy(self.config, self.greedy(policy), statistics)
 
 
-def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
-    """The logits that the network with these parameters gives normalised observations."""
+def outputs(
+    config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The logits and values that the network with these parameters gives normalised observations."""
     with jax.enable_x64(config.dtype == "float64"):
         policy = System(replace(config, mode="jax_policy", devices=1)).make_policy(parameters)
-        return np.asarray(policy(jnp.asarray(observation))[0], np.float64)
+        logits, value = jax.jit(lambda policy, seen: policy(seen))(policy, jnp.asarray(observation))
+        return np.asarray(logits, np.float64), np.asarray(value, np.float64)

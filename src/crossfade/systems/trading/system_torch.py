@@ -40,11 +40,15 @@ class System(PPOSystem[TradingConfig]):
         return Accounts(self.config.params, world.data, world.settings, state)
 
     def _arranged(self, policy: ActorCritic) -> ActorCritic:
-        """One of phase 2 keeps the bits of the one of phase 1 that it may have grown from."""
-        return policy if self.config.base is None else grown(policy, *self.config.base)
+        """A network of a later phase keeps the bits of those of earlier ones that it may have grown from."""
+        earlier = self.config.earlier
+        return grown(policy, earlier[0].observation_dim, tuple(p.n_actions for p in earlier)) if earlier else policy
 
 
-def logits(config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
-    """The logits that the network with these parameters gives normalised observations."""
+def outputs(
+    config: TradingConfig, parameters: dict[str, np.ndarray], observation: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The logits and values that the network with these parameters gives normalised observations."""
     with torch.no_grad():
-        return System(config).make_policy(parameters)(torch.from_numpy(observation))[0].double().numpy()
+        logits, value = System(config).make_policy(parameters)(torch.from_numpy(observation))
+        return logits.double().numpy(), value.double().numpy()
