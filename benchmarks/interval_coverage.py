@@ -6,6 +6,7 @@ python benchmarks/interval_coverage.py [--repeats 1000] [--resamples 500]
 import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ LAWS: dict[str, Draw] = {
 }
 
 STUDENTISED = {"mean": intervals.mean_interval, "Sharpe": intervals.sharpe_interval}
-PERCENTILE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+PERCENTILE: dict[str, Callable[[np.ndarray], Any]] = {
     "mean": lambda daily: daily.mean(-1),
     "Sharpe": statistics.sharpe,
     "volatility": statistics.volatility,

@@ -84,7 +84,7 @@ def equity(lines: Sequence[Line], edges: Sequence[int] = ()) -> Figure:
         for place, line in enumerate(lines):
             colour, total = COLOURS[place % len(COLOURS)], np.concatenate([[0.0], np.cumsum(line.daily)])
             style = {"linewidth": 1.1, "linestyle": "--"} if line.baseline else {"linewidth": 2.0}
-            at = _dates(line.days) if dated else np.arange(len(total))
+            at = np.arange(len(total)) if line.days is None or not dated else _dates(line.days)
             above.plot(at, total, color=colour, label=line.label, **style)
             if not line.baseline:
                 under = -statistics.drawdown(line.daily)

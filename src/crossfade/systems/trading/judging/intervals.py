@@ -22,6 +22,7 @@ from .statistics import YEAR, Daily, Figure, sharpe
 LEVEL = 0.95
 ROUNDING = 1e-12  # of the largest result: a smaller standard error is one of rounding, not of spread
 Drawn = Int[np.ndarray, "resamples sessions"]
+Repeats = Float[np.ndarray, " resamples"]
 
 
 def block_length(sessions: int) -> float:
@@ -66,7 +67,7 @@ def sharpe_interval(
     again = daily[drawn]
     error, errors = standard_error(_moves(daily), block), drawn_error(_moves(again), drawn)
     year = math.sqrt(YEAR)
-    return studentised(sharpe(daily), sharpe(again), year * error, year * errors, level)
+    return studentised(sharpe(daily), np.asarray(sharpe(again)), year * error, year * errors, level)
 
 
 def standard_error(daily: Float[np.ndarray, " sessions"], block: float) -> float:
@@ -82,7 +83,7 @@ def standard_error(daily: Float[np.ndarray, " sessions"], block: float) -> float
     return float(_known(np.sqrt(np.maximum(weights @ covariance / n, 0.0)), daily))
 
 
-def drawn_error(again: Daily, drawn: Drawn) -> Figure:
+def drawn_error(again: Float[np.ndarray, "resamples sessions"], drawn: Drawn) -> Repeats:
     """Of the mean of each repeat, from the blocks it was drawn in: sqrt(sum over blocks of (sum of r - mean)^2) / n.
 
     The formula for the sessions themselves would not do: where two blocks meet, what sessions have in common ends.
@@ -97,7 +98,7 @@ def drawn_error(again: Daily, drawn: Drawn) -> Figure:
 
 
 def studentised(
-    value: Figure, repeats: Figure, error: float, errors: Figure, level: float = LEVEL
+    value: Figure, repeats: Repeats, error: float, errors: Repeats, level: float = LEVEL
 ) -> tuple[float, float]:
     """The bootstrap-t interval: value - q error, q the quantiles of (repeat - value) / its error.
 
@@ -125,6 +126,6 @@ def _moves(daily: Daily) -> Daily:
     return z - centre / spread * (z**2 - 1) / 2
 
 
-def _known(error: Figure, daily: Daily) -> Figure:
+def _known(error: Figure, daily: Daily) -> Float[np.ndarray, "*repeats"]:
     """The error, or NaN where it is one of rounding."""
     return np.where(error > ROUNDING * np.abs(daily).max(-1), error, math.nan)
