@@ -117,13 +117,20 @@ def test_weights_that_do_not_fit_are_refused_and_leave_no_folder(words, message,
     assert not list(tmp_path.glob("trading/*"))
 
 
+def test_actions_have_names_for_logs_as_many_as_a_phase_knows():
+    names = ("hold", "buy", "sell", "break_even", "trail", "stop_trailing", "close")
+    for phase in (1, 2, 3):
+        params = replace(TradingConfig().env, phase=phase)
+        assert params.action_names == names[: params.n_actions]
+
+
 def test_tensorboard_and_orbax_hold_the_run(run, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(run.tensorboard)).Reload()
     logged = [row for row in rows(run.path) if "train/loss" in row]
     assert [event.step for event in events.Scalars("train/loss")] == [row["step"] for row in logged]
-    logs = {"train/action_buy", "train/action_trail", "train/explained_variance", "eval/daily"}
+    logs = {"train/action_buy", "train/action_sell", "train/explained_variance", "eval/daily"}
     assert logs <= set(events.Tags()["scalars"])
     assert [event.value for event in events.Scalars("train/curriculum.drawdown")] == [190, 150]  # means of two updates
     assert [event.value for event in events.Scalars("train/lr")] == pytest.approx([3e-4 * 7 / 8, 3e-4 * 3 / 8])
