@@ -104,8 +104,9 @@ def test_a_report_begins_with_headline_risk_and_sheet_and_equity_has_dates(walke
     study = json.loads(capsys.readouterr().out)["study"]
     assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
     page = (tmp_path / "report.html").read_text()
-    order = (" per day (", "Risk notice", ">Result<", ">Selection<", ">Firms<", ">Compared with<", "<svg", "<h2>Results")
-    places = [page.index(text) for text in (*order, "eval/daily over steps", "<h2>Other metrics")]
+    sheet = (">Result<", ">Selection<", ">Firms<", ">Compared with<")
+    rest = ("<svg", "<h2>Results", "eval/daily over steps", "<h2>Other metrics")
+    places = [page.index(text) for text in (" per day (", "Risk notice", *sheet, *rest)]
     assert places == sorted(places)
     assert f">{study['first_day']} to {study['last_day']}</text>" in page, "below the axis of the equity"
     assert page.count("<h2>eval/") == 4, "the headline: dollars per day of the policy and of three who see nothing"
