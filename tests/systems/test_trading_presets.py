@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jaxtyping
 import pytest
 
 from crossfade.cli import main
@@ -18,6 +19,13 @@ QUICK = ("demo", "phase2")
 PRESETS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 
 
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Without the type checks of the test run, which double the time of whole verbs."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", PRESETS)
 def test_train_eval_walk_and_report(name, tmp_path, capsys):
     words, place = (*SIZES, *PACE), ("--quiet", "--runs-dir", str(tmp_path))
