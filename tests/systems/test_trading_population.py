@@ -85,6 +85,11 @@ def test_a_sweep_of_trading_ranks_by_dollars_per_day(tmp_path, capsys):
     dollars = [member["last"]["eval/daily"] for member in members]
     assert dollars == sorted(dollars, reverse=True)
     assert members[0]["last"].keys() == {measure.name for measure in find("trading").headline}
+    page = (folder / "sweep.html").read_text()
+    over_seeds = page[page.index("Over seeds") :]
+    mean = {c: sum(m["last"]["eval/daily"] for m in members if m["settings"]["entropy_coef"] == c) for c in (0, 0.1)}
+    places = [over_seeds.index(f"entropy_coef={c}") for c in sorted(mean, key=lambda c: -mean[c])]
+    assert places == sorted(places), "the best settings come first"
 
 
 def test_what_one_program_cannot_hold_is_refused():

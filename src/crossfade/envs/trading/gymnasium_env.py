@@ -153,7 +153,9 @@ def make(
             f"rules: expected one of {', '.join(RULES)}, or Rules(), got {rules!r}.{nearest(rules, RULES)}"
         )
     check_value("phase", phase, kinds(TradingParams)["phase"])
-    given = dict(zip(kinds(Days), (tuple(markets), days, seed, market, data, features, costs), strict=True))
+    given: dict[str, Any] = dict(
+        zip(kinds(Days), (tuple(markets), days, seed, market, data, features, costs), strict=True)
+    )
     for name, kind in kinds(Days).items():
         check_value(name, given[name], kind)
     wanted = Days(**given)
