@@ -103,7 +103,7 @@ MISFITS = [
     (["hidden=9"], r"trunk.0.weight: expected float64 \(9, 38\)"),
     (["env.phase=2", "hidden=9"], "trunk.0.weight"),
     (["env.phase=2", "env.window=4"], "trunk.0.weight"),
-    (["features=seed8"], "features: expected sound"),
+    (["features=seed8"], "features: expected session"),
     (["dtype=float32"], "expected float32"),
 ]
 

@@ -133,7 +133,9 @@ def _record(env: Trading, market: Market, actions: Actions) -> dict[str, np.ndar
     state = env.reset(market, settings, m, np.full_like(m, first))
     rows: list[dict[str, np.ndarray]] = []
     for t in range(first, market.close.shape[1] - 1):
-        flat = env.reset(market, settings, m, state.t)  # most of the time the account has a position, and enters nothing
+        flat = env.reset(
+            market, settings, m, state.t
+        )  # most of the time the account has a position, and enters nothing
         masks = {"mask": env.mask(market, settings, state), "mask when flat": env.mask(market, settings, flat)}
         booked = {name: getattr(state, name) for name in BOOKED}
         rows.append({"observation": env.observe(market, settings, state), **masks, **booked})

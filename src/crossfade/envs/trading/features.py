@@ -39,9 +39,7 @@ def make(
     return (sound if name == "sound" else of_session)(bars, atr, session)
 
 
-def of_session(
-    bars: Bars, atr: Int32[np.ndarray, " bars"], session: Session = USUAL
-) -> Float32[np.ndarray, "bars 11"]:
+def of_session(bars: Bars, atr: Int32[np.ndarray, " bars"], session: Session = USUAL) -> Float32[np.ndarray, "bars 11"]:
     """Return, range and place in it, volume, distances to mean, VWAP and ten bars ago, RSI, MACD, time gone and left.
 
     The distance to the VWAP is in ATR times the square root of the bars since the session's first: it is as wide at

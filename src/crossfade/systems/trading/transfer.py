@@ -129,9 +129,7 @@ def open_positions(
     return normalize(statistics, seen) if config.normalize_observations else seen, mask
 
 
-def describe(
-    old: TradingConfig, new: TradingConfig, difference: float, divergence: Float[np.ndarray, " n"]
-) -> str:
+def describe(old: TradingConfig, new: TradingConfig, difference: float, divergence: Float[np.ndarray, " n"]) -> str:
     """A growth in words, for the user."""
     kept = "bit for bit what they were" if difference == 0 else f"at most {difference:.1g} from what they were"
     text = (
