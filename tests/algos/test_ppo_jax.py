@@ -95,7 +95,7 @@ def minibatch(n, observation_dim=3, seed=0):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"layers": 2, "floor": 0.02},
+        {"layers": 2, "floor": 0.02, "clip_value": 0.2},
         {"kind": PublishedConfig, "clip_value": None},
     ],
 )

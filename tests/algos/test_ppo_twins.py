@@ -21,6 +21,7 @@ SHORT = ("max_bars=7", "drawdown=300")  # episodes are cut off and accounts go b
 CASES = {
     "plain": (),
     "phase 2, floor, masked truncation": ("env.phase=2", "floor=0.02", "truncation=mask"),
+    "values clipped": ("clip_value=0.2",),
     "nothing clipped or normalised": ("clip_value=none", "clip_norm=none", "normalize_advantages=false"),
     "published network": ("network=seed", "normalize_observations=false", "truncation=terminal"),
 }

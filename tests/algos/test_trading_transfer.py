@@ -69,8 +69,8 @@ def same(one: list[np.ndarray], two: list[np.ndarray]) -> bool:
 SHAPES = [
     ("hidden=8",),
     ("hidden=32",),
-    ("hidden=32", "env.window=5", "dtype=float64"),
-    ("hidden=64",),
+    ("hidden=32", "env.window=5"),  # the demo's
+    ("hidden=64", "dtype=float64"),
     ("hidden=100", "dtype=float64"),
     ("network=seed",),
 ]

@@ -65,7 +65,9 @@ class PPOSystem(Generic[Config]):
         return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        return learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
+        return self._arranged(
+            learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
+        )
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, optax.GradientTransformation]:
         """Adam without a schedule: every update sets its rate."""
@@ -144,6 +146,10 @@ class PPOSystem(Generic[Config]):
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""
         return _HostActor(Actor(policy, self.actions)).greedy
+
+    def _arranged(self, policy: ActorCritic) -> ActorCritic:
+        """The network as a system wants it computed."""
+        return policy
 
 
 class _HostActor:

@@ -81,8 +81,8 @@ def causality(params: TradingParams, days: int = 3, seed: int = 0, cuts: int = 1
     """Where the future shows before its time, in words; empty when it does not.
 
     Bars after a cut are changed in every way of `CHANGES`. What was seen, allowed and booked up to the cut may not
-    change; where the cut has become the last bar of its session, only up to the bar before: at the cut itself a position
-    is closed, and nobody has known it would be.
+    change; where the cut has become the last bar of its session, only up to the bar before: at the cut itself a
+    position is closed, and nobody has known it would be.
     """
     bars, rng = synthetic.bars(("ES",), days, seed)["ES"], np.random.default_rng(seed)
     bars = within(bars)
@@ -133,9 +133,7 @@ def _record(env: Trading, market: Market, actions: Actions) -> dict[str, np.ndar
     state = env.reset(market, settings, m, np.full_like(m, first))
     rows: list[dict[str, np.ndarray]] = []
     for t in range(first, market.close.shape[1] - 1):
-        flat = env.reset(
-            market, settings, m, state.t
-        )  # most of the time the account has a position, and enters nothing
+        flat = env.reset(market, settings, m, state.t)  # the account itself mostly has a position
         masks = {"mask": env.mask(market, settings, state), "mask when flat": env.mask(market, settings, flat)}
         booked = {name: getattr(state, name) for name in BOOKED}
         rows.append({"observation": env.observe(market, settings, state), **masks, **booked})

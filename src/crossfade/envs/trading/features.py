@@ -1,8 +1,9 @@
 """What a policy sees of the bars: causal features, eleven per bar, and the integer ATR that stops are made of.
 
 `session` features have no scale of their own: prices enter as distances in ATR, volume against the same minute of
-earlier days, time as shares of a usual session. `sound` are those of earlier versions: their distance to the VWAP, which
-grows as a session goes on, is clipped in one bar of four, and their angle is the same at the open and at the close.
+earlier days, time as shares of a usual session. `sound` are those of earlier versions: their distance to the VWAP,
+which grows as a session goes on, is clipped in one bar of four, and their angle is the same at the open and at the
+close.
 `seed8` are the published eight raw columns and three of time.
 """
 

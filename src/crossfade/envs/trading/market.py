@@ -13,7 +13,7 @@ class Market(NamedTuple):
     high_first: Any  # (markets, bars) bool: the high came before the low
     atr64: Any  # (markets, bars) int32: average true range of bars up to this one, in 1/64 ticks, at least 1
     minute: Any  # (markets, bars) int32: minute of the day in New York at which the bar starts
-    may_enter: Any  # (markets, bars) bool: by the calendar an entry after this bar is in the session and before its end
+    may_enter: Any  # (markets, bars) bool: by clock and calendar the minute after it is in the session, before its end
     last: Any  # (markets, bars) bool: the last bar of its session in the data; fills alone may know it
     session: Any  # (markets, bars) int32: number of its session, from 0
     final: Any  # (markets, bars) bool: the next session is not to be traded, accounts end with this one

@@ -31,9 +31,11 @@ class GrownLinear(nn.Linear):
         super().__init__(layer.in_features, layer.out_features, device="meta")
         self.weight, self.bias, self.old_in, self.old_out = layer.weight, layer.bias, old_in, old_out
 
-    def forward(self, input: Float[Tensor, "*n i"]) -> Float[Tensor, "*n outputs"]:
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: Float[Tensor, "*n i"]
+    ) -> Float[Tensor, "*n outputs"]:
         parts = pairwise((0, *self.old_out, self.out_features))
-        y = [self._part(input, self.weight[a:b], self.bias[a:b]) for a, b in parts]
+        y = [self._part(x, self.weight[a:b], self.bias[a:b]) for a, b in parts]
         return torch.cat(y, -1) if len(y) > 1 else y[0]
 
     def _part(

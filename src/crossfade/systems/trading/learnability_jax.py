@@ -81,8 +81,8 @@ def learnability(config: TradingConfig = CONFIG, seed: int = 0) -> list[Learned]
     found = []
     for name in ("planted", "exchanged", "null"):
         began = time.perf_counter()
-        policy, statistics = _learn(system, optimizers, _market(name, config.days, seed)[0])
-        market, optimum = _market(name, config.eval_days, seed + HELD_OUT)
+        policy, statistics = _learn(system, optimizers, _market(config, name, config.days, seed)[0])
+        market, optimum = _market(config, name, config.eval_days, seed + HELD_OUT)
         state = _trade(system, policy, statistics, market)
         daily = (state.balance - Settings().initial_cents) / 100
         error = float(daily.std(ddof=1) / np.sqrt(len(daily)))
@@ -93,14 +93,15 @@ def learnability(config: TradingConfig = CONFIG, seed: int = 0) -> list[Learned]
     return found
 
 
-def _market(name: str, days: int, seed: int) -> tuple[Market, float]:
+def _market(config: TradingConfig, name: str, days: int, seed: int) -> tuple[Market, float]:
     """Days of a market, and the dollars that can be made in one of them."""
     mode = "martingale" if name == "null" else "planted"
     bars = synthetic.bars((CONTRACT,), days, seed, mode)[CONTRACT]
     ticks = 0.0 if name == "null" else synthetic.planted_optimum(within(bars))
     if name == "exchanged":
         bars = _exchange_volumes(bars, np.random.default_rng(seed))
-    return build.market({CONTRACT: bars}, costs=False), ticks * contract(CONTRACT).tick_cents / 100
+    market = build.market({CONTRACT: bars}, config.features, config.costs, storage=config.storage)
+    return market, ticks * contract(CONTRACT).tick_cents / 100
 
 
 def _exchange_volumes(bars: Bars, rng: np.random.Generator) -> Bars:

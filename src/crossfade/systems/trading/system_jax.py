@@ -23,11 +23,6 @@ class System(PPOSystem[TradingConfig]):
     def __init__(self, config: TradingConfig):
         super().__init__(config, config.params, data.market(config))
 
-    def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        """A network of a later phase keeps the bits of those of earlier ones that it may have grown from."""
-        policy, earlier = super().make_policy(parameters), self.config.earlier
-        return grown(policy, earlier[0].observation_dim, tuple(p.n_actions for p in earlier)) if earlier else policy
-
     def settings(self, step: int) -> Settings:
         return world.settings(self.config, step)
 
@@ -40,6 +35,11 @@ class System(PPOSystem[TradingConfig]):
     def trader(self, policy: ActorCritic, statistics: Any) -> evaluation.Trader:
         """The greedy policy, which sees observations normalised by `statistics`."""
         return evaluation.greedy(self.config, self.greedy(policy), statistics)
+
+    def _arranged(self, policy: ActorCritic) -> ActorCritic:
+        """A network of a later phase keeps the bits of those of earlier ones that it may have grown from."""
+        earlier = self.config.earlier
+        return grown(policy, earlier[0].observation_dim, tuple(p.n_actions for p in earlier)) if earlier else policy
 
 
 def outputs(

@@ -133,9 +133,9 @@ def describe(old: TradingConfig, new: TradingConfig, difference: float, divergen
     """A growth in words, for the user."""
     kept = "bit for bit what they were" if difference == 0 else f"at most {difference:.1g} from what they were"
     text = (
-        f"grown from phase {old.env.phase} to phase {new.env.phase}: logits of the first {old.params.n_actions} actions "
-        f"and the value are {kept}, measured on {len(divergence)} accounts; statistics of observations are carried over, "
-        "the optimiser is fresh."
+        f"grown from phase {old.env.phase} to phase {new.env.phase}: logits of the first {old.params.n_actions} "
+        f"actions and the value are {kept}, measured on {len(divergence)} accounts; statistics of observations are "
+        "carried over, the optimiser is fresh."
     )
     where = divergence[divergence > 0]
     if not len(where):
