@@ -24,7 +24,7 @@ FEATURES = [f"feature_{i}" for i in range(11)]
 def frame(bars: Bars, tick: float) -> pd.DataFrame:
     """Bars and their features as a table, prices in points, by the time in UTC."""
     atr = features.atr64(bars)
-    seen = pd.DataFrame(features.sound(bars, atr), columns=FEATURES)
+    seen = pd.DataFrame(features.of_session(bars, atr), columns=FEATURES)
     table = seen.assign(**{side: getattr(bars, side) * tick for side in ("open", "high", "low", "close")})
     table["atr"] = atr / 64 * tick
     stamps = pd.DatetimeIndex(bars.stamp.astype("datetime64[m]").astype("datetime64[s]"))
