@@ -42,7 +42,7 @@ def random_market(
     for row in last:
         ends = np.cumsum(rng.integers(session // 2, session, bars))
         row[ends[ends < bars - 1]] = True
-    may_enter = ~last & ~np.roll(last, -1, 1) & (rng.random(shape) < 0.9)
+    may_enter = rng.random(shape) < 0.9  # also after the last bar of a session, as where a feed dies
     number = np.cumsum(last, 1) - last
     length = bars - 11 * np.arange(len(names))
     first, final = 19, length - 3
@@ -71,6 +71,7 @@ def written_market(
     bars: Sequence[tuple[int, int, int, int]],
     last: Iterable[int] = (),
     closed: Iterable[int] = (),
+    broken: Iterable[int] = (),
     high_first: bool = True,
     atr: Sequence[int] | int = 4,
     tick_cents: int = 1000,
@@ -81,8 +82,8 @@ def written_market(
 ) -> Market:
     """A market of the given (open, high, low, close), padded to `room` bars.
 
-    `last` bars end a session, after `closed` ones nobody may enter, after the session of `final` ones accounts end,
-    `atr` is in ticks.
+    `last` bars end a session, `broken` ones of them unforeseen; after `closed` ones nobody may enter, after the session
+    of `final` ones accounts end; `atr` is in ticks.
     """
     n, at = len(bars), np.arange(room)
     padded = np.array([*bars, *[bars[-1]] * (room - n)]).T[:, None, :]
@@ -92,7 +93,7 @@ def written_market(
         high_first=np.full((1, room), high_first),
         atr64=64 * np.pad(ranges, (0, room - n), mode="edge")[None],
         minute=(570 + at)[None],
-        may_enter=~np.isin(at, [*closed, *last])[None],
+        may_enter=~np.isin(at, [*closed, *(set(last) - set(broken))])[None],
         last=np.isin(at, [*last])[None],
         session=np.searchsorted(sorted(last), at)[None],
         final=np.isin(at, [*final])[None],

@@ -228,6 +228,18 @@ DAYS = [
         market=TWO_DAYS,
     ),
     Scenario(
+        "an order after a feed has died is not filled the next day",
+        [QUIET] * 8,
+        [HOLD, HOLD, BUY, BUY],
+        {
+            2: dict(truncated=False, mask="HBS"),
+            3: dict(position=0, trades=0, illegal=0, balance=5_000_000, mask="HBS"),
+            4: dict(position=1, trades=1),
+        },
+        settings={"days": 2},
+        market=TWO_DAYS | {"broken": [2]},
+    ),
+    Scenario(
         "the floor of the second day is that of the first",
         [QUIET, QUIET, QUIET, QUIET, (100, 100, 98, 99), QUIET, QUIET],
         [BUY, HOLD, HOLD, BUY],

@@ -90,7 +90,8 @@ class TradingParams:
     Actions, decided after bar t has closed: HOLD, BUY, SELL; in phase 2 also BREAK_EVEN (move the stop to the entry),
         TRAIL and STOP_TRAILING; in phase 3 also CLOSE. An action the mask forbids is HOLD, and is counted.
     Bar b = t + 1, in this order:
-        1. Orders. BUY and SELL fill at the open, `slippage` ticks worse, for one commission per contract.
+        1. Orders. BUY and SELL fill at the open, `slippage` ticks worse, for one commission per contract; after the
+           last bar of a session, as where a feed has died, they are not filled.
            Stop distance d = max(1, (atr64[t] stop_64 + 2048) // 4096) ticks, at most stop_cap_cents // tick_cents
            but not below 1; the target is target_ratio d away. Size: `contracts`, or with risk_cents > 0
            min(contracts, max(1, risk_cents // (d tick_cents))). BREAK_EVEN puts the stop at the entry unless it is

@@ -163,7 +163,7 @@ class ScalarTrading:
 
     def _order(self, action: int, t: int, open_: int) -> bool:
         """1. Executes the order; whether it opened a position."""
-        if action in (Action.BUY, Action.SELL) and self.bars.may_enter[self.m, t]:
+        if action in (Action.BUY, Action.SELL) and self.bars.may_enter[self.m, t] and not self.bars.last[self.m, t]:
             side = 1 if action == Action.BUY else -1
             base = open_ if self.rules.fill == "next_open" else self._bar(self.bars.close, t)
             self._open(side, base + side * self.slippage, t + 1)

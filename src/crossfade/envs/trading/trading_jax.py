@@ -213,7 +213,7 @@ class Trading:
     ) -> tuple[State, Bool[Array, "*batch"]]:
         """Step 1: positions are opened, stops moved, trailing switched; and which positions were opened."""
         rules, now = self.params.rules, (state.market, state.t)
-        opens = (action == Action.BUY) | (action == Action.SELL)
+        opens = ((action == Action.BUY) | (action == Action.SELL)) & ~_at(market.last, *now)
         if rules.entries == "any_time":
             opens &= _at(market.may_enter, *now)
         side = jnp.where(action == Action.BUY, 1, -1)

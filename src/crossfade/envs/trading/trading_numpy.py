@@ -187,7 +187,7 @@ class Trading:
         """Executes the orders; which of them opened a position."""
         rules, at = self.params.rules, (state.market, state.t)
         close = market.close[at]
-        opens = ((action == Action.BUY) | (action == Action.SELL)) & market.may_enter[at]
+        opens = ((action == Action.BUY) | (action == Action.SELL)) & market.may_enter[at] & ~market.last[at]
         side = np.where(action == Action.BUY, 1, -1).astype(np.int32)
         slippage, tick = _slippage(market, settings, state), market.tick_cents[state.market]
         entry = (open_ if rules.fill == "next_open" else close) + side * slippage

@@ -78,7 +78,7 @@ class Audit(Common):
         from ....envs.trading.params import RULES, TradingParams
 
         rows = []
-        for phase in (1, 2):
+        for phase in (1, 2, 3):
             problems = audits.causality(TradingParams(phase=phase, rules=RULES[self.rules]))
             rows.append({"passed": not problems, "phase": phase, "problems": problems})
         return {"causality": rows}
