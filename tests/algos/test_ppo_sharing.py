@@ -17,7 +17,7 @@ from crossfade.algos.ppo.batch import Minibatch
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import UsageError
-from crossfade.nn.layers_jax import apply as apply_layer, apply_to_rows, linear
+from crossfade.nn.layers_jax import RowsLinear, apply as apply_layer, linear
 from crossfade.optim import sharing_jax as sharing
 from crossfade.registry import find
 from crossfade.systems.trading.config import TradingConfig
@@ -200,7 +200,7 @@ def test_pieces_fit_the_cache_of_the_cores_a_device_has(monkeypatch):
 def test_the_faster_gradient_of_a_layer_is_the_usual_one(shape, x64):
     rng = np.random.default_rng(0)
     make = lambda like: jnp.asarray(rng.normal(size=like.shape))
-    layer, x = jax.tree.map(make, linear(5, 4)), jnp.asarray(rng.normal(size=shape))
+    layer, x = jax.tree.map(make, linear(5, 4, RowsLinear)), jnp.asarray(rng.normal(size=shape))
     outputs = jnp.asarray(rng.normal(size=(*shape[:-1], 4)))
     gradients = lambda apply: jax.grad(lambda layer, x: jnp.vdot(outputs, apply(layer, x)), (0, 1))(layer, x)
-    assert differ(gradients(apply_to_rows), gradients(apply_layer)) < 1e-13
+    assert differ(gradients(RowsLinear.__call__), gradients(apply_layer)) < 1e-13

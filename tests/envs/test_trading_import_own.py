@@ -151,8 +151,9 @@ def test_a_contract_of_ones_own_is_imported_stored_and_learned_from(tmp_path: Pa
     assert market.length[0] == len(within(bars, spec.session).stamp) < len(bars.stamp)
     assert market.minute[0][market.start[0][0] + 1] >= 540 and market.minute[0].max() == 959
     assert set(market.minute[0][: market.length[0]][market.last[0][: market.length[0]]]) == {959}
-    sines = market.features[0, :, 9][market.minute[0] == 540]
-    np.testing.assert_array_equal(sines, 0)  # the day begins at its own open
+    since_open, to_close = market.features[0, :, 9:][market.minute[0] == 540].T
+    np.testing.assert_array_equal(since_open, -0.5)  # the day begins at its own open
+    np.testing.assert_array_equal(to_close, 1)
     shape = {fact.name: fact.value for fact in facts.facts("FDAX", bars, spec)}
     assert shape["open / lunch"] > 0 and shape["bars in order"] == 1  # in its own hours
     with pytest.raises(UsageError, match="unknown contract 'FDAX'"):

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..algos.ppo import train_jax
-from ..algos.ppo.batch import Carry
+from ..algos.ppo.batch import Carry, named
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.learner_jax import make_optimizer
 from ..algos.ppo.network_jax import ActorCritic
@@ -65,7 +65,7 @@ class PPOPopulation:
         settings = jax.tree.map(lambda *values: np.stack(values), *map(first.settings, steps))
         rates = np.array([[s.config.learning_rate(i) for i in steps] for s in self.systems], self.config.dtype)
         self.members, metrics = train(self.members, first.compiled, self.data, settings, rates, step, self.config)
-        return jax.device_get(metrics)
+        return named(jax.device_get(metrics), first.names)
 
     def evaluate(self) -> dict[str, Float[np.ndarray, " members"]]:
         """What `eval/` figures each member has now; NaN for one that has left the finite numbers."""
