@@ -76,8 +76,10 @@ class Trading:
 
     def size(self, market: Market, settings: Settings, state: State) -> Ints:
         """Contracts of a position that is entered after this bar."""
-        loss = _distance(market, settings, state) * market.tick_cents[state.market]
         most, risk = _int(settings.contracts), _int(settings.risk_cents)
+        if not (risk > 0).any():
+            return np.broadcast_to(most, state.t.shape)
+        loss = _distance(market, settings, state) * market.tick_cents[state.market]
         return np.where(risk > 0, np.minimum(most, np.maximum(1, risk // loss)), most).astype(np.int32)
 
     def mask(self, market: Market, settings: Settings, state: State) -> Bool[np.ndarray, "*batch actions"]:
@@ -103,7 +105,7 @@ class Trading:
         """The window of features, the position and, from phase 2 on, its management."""
         p, at = self.params, (state.market, state.t)
         bars = state.t[..., None] + np.arange(1 - p.window, 1, dtype=np.int32)
-        rows = market.features[state.market[..., None], bars].astype(np.float32)
+        rows = market.features[state.market[..., None], bars].astype(np.float32, copy=False)
         close, atr, held = (
             market.close[at],
             market.atr64[at].astype(np.float32) * np.float32(1 / 64),
@@ -168,8 +170,7 @@ class Trading:
 
         equity = self.equity(market, state)
         state = state._replace(high_water=np.maximum(state.high_water, equity))
-        days = market.session[bar] - market.session[state.market, state.began] + 1
-        over = last & (market.final[bar] | (days >= _int(settings.days)))
+        over = last & self._is_old(market, settings, state) if last.any() else last
         ended = over | (b >= market.length[state.market] - 1) | (b - state.began >= _int(settings.max_bars))
         reward = (equity - before).astype(np.float32) * market.reward_scale[state.market]
         if rules.reward != "equity":
@@ -262,10 +263,17 @@ class Trading:
         fatal = side * (level - stop) >= 0
         return np.where(fatal, level, stop), fatal
 
+    def _is_old(self, market: Market, settings: Settings, state: State) -> Bools:
+        """Whether accounts end with the session of the bar."""
+        days = market.session[state.market, state.t] - market.session[state.market, state.began] + 1
+        return market.final[state.market, state.t] | (days >= _int(settings.days))
+
     def _close(
         self, market: Market, settings: Settings, state: State, closes: Bools, price: Ints, slippage: Ints
     ) -> tuple[State, Ints]:
         """Closes positions; their results in cents, commissions of both sides included."""
+        if not closes.any():  # most reasons are rare: a seventh of a step's time
+            return state, np.zeros_like(state.balance)
         worth = market.tick_cents[state.market] * state.contracts
         gross = state.position * (price - state.entry) * worth - slippage * worth
         sides = 2 if self.params.rules.commission == "three_sides" else 1
