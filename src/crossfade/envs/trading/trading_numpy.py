@@ -78,7 +78,7 @@ class Trading:
         """Contracts of a position that is entered after this bar."""
         most, risk = _int(settings.contracts), _int(settings.risk_cents)
         if not (risk > 0).any():
-            return np.broadcast_to(most, state.t.shape)
+            return most + np.zeros_like(state.t)
         loss = _distance(market, settings, state) * market.tick_cents[state.market]
         return np.where(risk > 0, np.minimum(most, np.maximum(1, risk // loss)), most).astype(np.int32)
 
@@ -141,7 +141,8 @@ class Trading:
         contracts, result, leaves = state.contracts, np.zeros_like(b), action == Action.CLOSE
         if self.params.phase == 3:
             state, result = self._close(market, settings, state, leaves, open_, slippage)
-        state = self._trail(market, settings, state, t if rules.trail == "before" else b)
+        if self.params.phase > 1:
+            state = self._trail(market, settings, state, t if rules.trail == "before" else b)
         state = state._replace(t=b)
         trailing = state.trailing
 
@@ -309,13 +310,13 @@ def _distance(market: Market, settings: Settings, state: State) -> Ints:
 def _commission(market: Market, settings: Settings, state: State) -> Ints:
     """Cents per contract and side."""
     given = _int(settings.commission_cents)
-    return np.where(given < 0, market.commission_cents[state.market], given).astype(np.int32)
+    return np.where(given < 0, market.commission_cents[state.market], given)
 
 
 def _slippage(market: Market, settings: Settings, state: State) -> Ints:
     """Ticks that an order at the market loses."""
     given = _int(settings.slippage)
-    return np.where(given < 0, market.slippage[state.market], given).astype(np.int32)
+    return np.where(given < 0, market.slippage[state.market], given)
 
 
 def _open_result(market: Market, state: State, price: Ints) -> Ints:
