@@ -28,7 +28,7 @@ def constant(value: float) -> Law:
     return lambda key, shape: np.full(shape, value)
 
 
-def uniform(fan_in: int) -> Law:
+def uniform(fan_in: int | float) -> Law:
     """U(-1/sqrt(fan_in), 1/sqrt(fan_in)), torch's default for weights and biases of linear layers."""
     bound = 1 / math.sqrt(fan_in)
     return lambda key, shape: random.uniform(key, shape, "float64", -bound, bound)

@@ -1,0 +1,1 @@
+"""Treasurehunt: agents on a walled map collect what appears on it."""
