@@ -19,8 +19,8 @@ row j counted from the oldest, o - (F - 1) >= M - filled and o + m <= M - 1.
 
 **A batch** of each agent is drawn without replacement: of the numbers `choice`, (worlds, memory) of each agent
 flattened, those of rows that cannot be drawn are replaced by 2, and the batch are the `batch_size` smallest in order
-(of equal ones the first). It is `ready` if at least `batch_size` rows of all worlds together can be drawn; if not, what is returned does
-not matter but for its shape.
+(of equal ones the first). It is `ready` if at least `batch_size` rows of all worlds together can be drawn; if not, what
+is returned does not matter but for its shape.
 
 The published system does otherwise, and each fault can be kept (`IQNConfig.quirks`):
 
