@@ -19,8 +19,12 @@ class Entity:
 
     kind: str
     passable = False
-    value = chance = change = 0.0
-    """Reward of wanting to enter the cell; how likely it is another, and what is then added."""
+    value = np.float32(0)
+    """Reward of wanting to enter the cell."""
+    chance = 0.0
+    """Probability that it is another."""
+    change = np.float32(0)
+    """What is then added to it."""
 
     def transition(self, world: "ScalarGame", row: int, column: int, uniform: float) -> None:
         """What happens to it by itself, at the start of a turn."""
@@ -45,7 +49,7 @@ class Wall(Entity):
     kind = "wall"
 
     def __init__(self, value: int | float):
-        self.value = value
+        self.value = np.float32(value)
 
 
 class Item(Entity):
@@ -54,7 +58,10 @@ class Item(Entity):
     passable = True
 
     def __init__(self, item: spec.Item):
-        self.kind, self.value, self.chance, self.change = item.name, item.value, item.chance, item.change
+        self.kind = item.name
+        self.value = np.float32(item.value)
+        self.chance = float(np.float32(item.chance))
+        self.change = np.float32(item.change)
 
 
 class Agent(Entity):
@@ -76,13 +83,14 @@ class ScalarGame:
 
     def __init__(self, params: TreasurehuntParams):
         self.params = params
-        self.kinds = ["empty", "wall", "agent", *(item.name for item in params.table)]
+        kinds = ["empty", "wall", "agent", *(item.name for item in params.table), "beyond"]
+        self.codes = {kind: code for code, kind in enumerate(kinds)}
+        self.appearance = {kind: self._appearance(kind) for kind in kinds}
         self.spawns: list[tuple[spec.Item, float]] = []
         total = 0.0
         for item in params.table:
             total += item.spawn
             self.spawns.append((item, float(np.float32(total))))
-        self.appearance = {kind: self._appearance(kind) for kind in [*self.kinds, "beyond"]}
         self._clear()
 
     def begin(self, uniform: Float32[np.ndarray, " inner"]) -> State:
@@ -165,8 +173,8 @@ class ScalarGame:
     def state(self) -> State:
         """The game as arrays."""
         radius, columns = self.params.radius, self.params.width + 2 * self.params.radius
-        codes = [[self.kinds.index(entity.kind) for entity in row] for row in self.cells]
-        grid = np.pad(np.array(codes, np.int8), radius, constant_values=len(self.kinds))
+        codes = [[self.codes[entity.kind] for entity in row] for row in self.cells]
+        grid = np.pad(np.array(codes, np.int8), radius, constant_values=self.codes["beyond"])
         place = [(agent.row + radius) * columns + agent.column + radius for agent in self.agents]
         return State(grid, np.array(place, np.int32), np.array([agent.it for agent in self.agents], np.int8))
 
@@ -237,7 +245,4 @@ class ScalarGame:
 
 def _reward(entity: Entity, uniform: float) -> np.float32:
     """What wanting to enter a cell brings."""
-    reward = np.float32(entity.value)
-    if uniform < float(np.float32(entity.chance)):
-        reward += np.float32(entity.change)
-    return reward
+    return entity.value + entity.change if uniform < entity.chance else entity.value

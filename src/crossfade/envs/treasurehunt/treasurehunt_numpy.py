@@ -72,7 +72,7 @@ class Treasurehunt:
         who = _starts(batch, p.agents) + agent
         centre = _starts(batch, p.rows * p.columns) + state.place.reshape(-1)[who]
         code = state.grid.reshape(-1)[centre[..., None] + self._window]
-        seen = p.appearance.take(code, 0).swapaxes(-1, -2).reshape(*batch, -1)
+        seen = p.appearance.take(code, 0).swapaxes(-1, -2).reshape(*batch, len(p.channels) * p.window**2)
         if p.rule == "tag":
             seen = np.concatenate([seen, state.role.reshape(-1)[who][..., None]], -1)
         return seen
@@ -142,7 +142,7 @@ class Treasurehunt:
         agents, batch = self.params.agents, place.shape[:-1]
         who = _starts(batch, agents) + agent
         beside = place.reshape(-1)[who][..., None] + self._steps
-        found = (beside[..., :, None] == place[..., None, :]).reshape(*batch, -1)  # by direction, then by agent
+        found = (beside[..., :, None] == place[..., None, :]).reshape(*batch, 4 * agents)  # by direction, then by agent
         passes = (role.reshape(-1)[who] == 1) & found.any(-1)
         heir = found.argmax(-1) % agents
         return np.where(passes[..., None], heir[..., None] == np.arange(agents), role).astype(np.int8)
