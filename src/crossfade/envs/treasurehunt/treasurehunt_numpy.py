@@ -54,7 +54,7 @@ class Treasurehunt:
         p, batch = self.params, uniform.shape[:-1]
         first = np.argsort(uniform, axis=-1, kind="stable")[..., : p.agents]
         grid, place = np.broadcast_to(p.empty_map, (*batch, p.rows, p.columns)).copy(), self._inner[first]
-        grid.reshape(-1)[_starts(batch, p.rows * p.columns)[..., None] + place] = AGENT
+        grid.reshape(-1)[_starts(batch, self._cells)[..., None] + place] = AGENT
         role = np.zeros(place.shape, np.int8)
         role[..., 0] = p.rule == "tag"
         return State(grid, place, role)
@@ -70,9 +70,9 @@ class Treasurehunt:
     def observe(self, state: State, agent: Number) -> Int8[Array, "*batch observation"]:
         p, batch = self.params, state.place.shape[:-1]
         who = _starts(batch, p.agents) + agent
-        centre = _starts(batch, p.rows * p.columns) + state.place.reshape(-1)[who]
+        centre = _starts(batch, self._cells) + state.place.reshape(-1)[who]
         code = state.grid.reshape(-1)[centre[..., None] + self._window]
-        seen = p.appearance.take(code, 0).swapaxes(-1, -2).reshape(*batch, len(p.channels) * p.window**2)
+        seen = p.appearance.take(code, 0).swapaxes(-1, -2).reshape(*batch, p.appearance.shape[1] * code.shape[-1])
         if p.rule == "tag":
             seen = np.concatenate([seen, state.role.reshape(-1)[who][..., None]], -1)
         return seen
@@ -81,7 +81,7 @@ class Treasurehunt:
         self, state: State, agent: Number, action: Integer[Array, "*batch"], uniform: Float32[Array, "*batch"]
     ) -> tuple[State, Float32[Array, "*batch"]]:
         p, batch = self.params, state.place.shape[:-1]
-        who, origin = _starts(batch, p.agents) + agent, _starts(batch, p.rows * p.columns)
+        who, origin = _starts(batch, p.agents) + agent, _starts(batch, self._cells)
         grid, place, role = state.grid.copy(), state.place.copy(), state.role
         there = place.reshape(-1)[who] + self._steps[action]
         reward = self._reward(self._enter(grid.reshape(-1), place.reshape(-1), origin, who, there, True), uniform)
@@ -99,7 +99,7 @@ class Treasurehunt:
     ) -> tuple[State, Float32[Array, "*batch agents"]]:
         p, batch = self.params, state.place.shape[:-1]
         grid, place, role = state.grid.copy(), state.place.copy(), state.role
-        cells, origin = grid.reshape(-1), _starts(batch, p.rows * p.columns)
+        cells, origin = grid.reshape(-1), _starts(batch, self._cells)
         there = place + self._steps[action]
         alone = (there[..., :, None] == there[..., None, :]).sum(-1) == 1
         reward = np.where(alone, self._reward(cells[origin[..., None] + there], uniform), np.float32(0))
@@ -146,6 +146,11 @@ class Treasurehunt:
         passes = (role.reshape(-1)[who] == 1) & found.any(-1)
         heir = found.argmax(-1) % agents
         return np.where(passes[..., None], heir[..., None] == np.arange(agents), role).astype(np.int8)
+
+    @cached_property
+    def _cells(self) -> int:
+        """Cells of a grid, the margin included."""
+        return self.params.rows * self.params.columns
 
     @cached_property
     def _inner(self) -> Int32[np.ndarray, " inner"]:
