@@ -1,7 +1,10 @@
-"""NoisyLinear (Fortunato et al. 2018, factorised noise) in torch; its twin is `noisy_jax.py`.
+"""Noisy linear layers (Fortunato et al. 2018), of factorised and of independent noise, in torch; its twin is
+`noisy_jax.py`.
 
-Noise enters as data: the caller draws `eps_in` and `eps_out` from a standard normal, once per forward pass.
+Noise enters as data: the caller draws it from a standard normal, once per forward pass.
 """
+
+import math
 
 import torch
 from jaxtyping import Float
@@ -28,6 +31,31 @@ class NoisyLinear(nn.Module):
         f_in, f_out = _scaled(eps_in), _scaled(eps_out)
         weight = self.weight_mu + self.weight_sigma * torch.outer(f_out, f_in)
         bias = self.bias_mu + self.bias_sigma * f_out
+        return nn.functional.linear(x, weight, bias)
+
+
+class IndependentNoisyLinear(nn.Module):
+    """`y = (weight + sigma_weight * noise_weight) x + bias + sigma_bias * noise_bias`; without noise means only.
+
+    Fortunato et al. 2018, independent noise.
+    """
+
+    def __init__(self, in_features: int, out_features: int):
+        super().__init__()
+        bound, sigma = math.sqrt(3 / in_features), 0.017
+        self.weight = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
+        self.sigma_weight = nn.Parameter(torch.full((out_features, in_features), sigma))
+        self.bias = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
+        self.sigma_bias = nn.Parameter(torch.full((out_features,), sigma))
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch inputs"],
+        noise_weight: Float[Tensor, "outputs inputs"] | None = None,
+        noise_bias: Float[Tensor, " outputs"] | None = None,
+    ) -> Float[Tensor, "*batch outputs"]:
+        weight = self.weight if noise_weight is None else self.weight + self.sigma_weight * noise_weight
+        bias = self.bias if noise_bias is None else self.bias + self.sigma_bias * noise_bias
         return nn.functional.linear(x, weight, bias)
 
 
