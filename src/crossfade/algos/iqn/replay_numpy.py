@@ -90,7 +90,7 @@ def sample(
 ) -> tuple[Transitions, Bool[np.ndarray, ""]]:
     """A batch of each agent, without replacement and without the noise of its update; whether it can be learned from.
 
-    The worlds and rows with the smallest numbers of `choice`, (worlds, memory) flattened, among those that can be drawn.
+    It is drawn by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows that can be drawn.
     """
     can = drawable(replay, turns, config)
     ready = np.asarray(config.worlds * can.sum() >= config.batch_size)

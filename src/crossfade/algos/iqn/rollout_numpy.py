@@ -79,4 +79,4 @@ def play(
 def returns(episode: Episode) -> dict[str, float]:
     """To be logged: the sum of the rewards of all agents, and that of each; means over worlds."""
     each = episode.reward.sum(0, dtype=np.float64).mean(0).tolist()
-    return {"return": sum(each)} | {f"return_{agent}": value for agent, value in enumerate(each)}
+    return {"return": float(sum(each))} | {f"return_{agent}": value for agent, value in enumerate(each)}
