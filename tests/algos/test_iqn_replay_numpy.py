@@ -253,6 +253,8 @@ def test_what_is_partly_overwritten_is_not_drawn_and_the_newest_is():
     replay = fill(4, small())
     assert (int(replay.index), int(replay.size), int(replay.filled)) == (4, 16, 24)
     assert drawn(replay, 4, small()) == [0, 1, 2, 9, 10, 11, 12, 16, 17, 18, 19, 23]
+    assert replay.turn[3] == 4 and replay.observation[0, 0, 3, 0] == 44  # the first episode had turn 1 in this row
+    assert replay.action[0, 0, 3] == 0 and replay.reward[0, 0, 3] == 0
     found = windows(replay, small())
     assert found[23] == Window([0, 0, 40], 1, 16, [40, 41, 42], 0.25, 1)
     assert found[0] == Window([0, 40, 41], 2, 28, [41, 42, 43], 0.25, 1)
@@ -402,6 +404,8 @@ def test_q4_the_newest_rows_are_out_of_reach():
     assert int(replay.index) == 825
     assert drawn(replay, 50, alone) == [row for row in drawn(replay, 50, Config()) if row <= 747]
     assert drawn(replay, 50, Config())[-1] == 823
+    full = after(25, alone, game)  # of a full ring, rows 4 to 1021
+    assert drawn(full, 50, alone) == [row for row in drawn(full, 50, Config()) if 4 <= row < 1022]
 
 
 def test_q5_old_frames_are_the_history_once_the_ring_is_full():
@@ -516,6 +520,7 @@ def test_risk_by_hand(dtype):
         ("wang", 0.75, wang(0.75)),
         ("power", 1, [0.0, 0.2, 0.5, 0.8, math.sqrt(0.99)]),
         ("power", 0.0, tau),
+        ("power", 0.25, [0.0, *(float(t) ** 0.8 for t in tau[1:])]),
         ("power", -1.0, [0.0, 1 - math.sqrt(0.96), 1 - math.sqrt(0.75), 0.4, 0.9]),
         ("power", -2.0, [0.0, *(1 - (1 - float(t)) ** (1 / 3) for t in tau[1:])]),
     ):
@@ -631,19 +636,19 @@ def test_turn_kinds_and_orders_are_different_games():
 
 
 def test_epsilon_is_compared_in_float32():
-    """0.1 in float32 lies above 0.1 in float64: the number between them is explored, one that is equal is not."""
+    """0.7 in float32 lies below 0.7 in float64: a number equal to it is not below epsilon, the one before it is."""
     game, config = Toy(agents=1, turns=2), Config(memory=64, dtype="float64")
     noise = noise_numpy.draw(random.key(0), game, 0, config)
-    limit = np.float32(0.1)
+    limit = np.float32(0.7)
     explore = np.array([np.nextafter(limit, np.float32(0)), limit], np.float32).reshape(2, 1, 1)
     noise = noise._replace(explore=explore, action=np.full((2, 1, 1), 2, np.int32))
-    assert float(limit) > 0.1
+    assert float(limit) < 0.7
 
     def act(agent, stack, fractions):
         assert stack.dtype == fractions.dtype == np.float64
         return np.zeros(1, np.int32)
 
-    episode, _ = rollout_numpy.play(game, act, np.zeros((1, 1, 4, 3), np.int8), noise, np.array([0.1]), config)
+    episode, _ = rollout_numpy.play(game, act, np.zeros((1, 1, 4, 3), np.int8), noise, np.array([0.7]), config)
     assert episode.action.ravel().tolist() == [2, 0]
 
 
