@@ -14,6 +14,9 @@ All randomness is data: uniform float32 numbers in [0, 1).
 
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from ..loading import load_attribute
+from .world import WorldParams
+
 Moves = Literal["sequential", "stale_obs", "simultaneous"]
 MOVES: tuple[Moves, ...] = ("sequential", "stale_obs", "simultaneous")
 Order = Literal["fixed", "rotated", "shuffled"]
@@ -81,3 +84,8 @@ class Game(Protocol):
         (*batch, agents) int32 are the numbers of the agents in the order in which the rule for conflicts takes them.
         """
         ...
+
+
+def make_game(params: WorldParams, side: Literal["numpy", "jax"]) -> Game:
+    """The game of these params; no other framework is imported."""
+    return load_attribute(getattr(params, side))(params)

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from ...envs.world import BoundWorld
-from ...errors import CheckpointError
 from ...nn import normalizer_numpy
 from ...nn.distribution import Distribution
 from ...nn.initial import draw
 from ...random import random_numpy as random
+from ...run.saved import restored
 from .batch import Carry
 from .config import PPOConfig, continuous
 
@@ -44,26 +44,4 @@ def start(config: PPOConfig, envs: BoundWorld, saved: Mapping[str, Any] | None =
     )
     if saved is None:
         return fresh
-    expected, found = _form(fresh), _form(saved)
-    if wrong := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
-        table = "; ".join(f"{name}: expected {expected.get(name)}, got {found.get(name)}" for name in wrong)
-        raise CheckpointError(
-            f"the checkpoint's environments do not fit: {table}. Keep n_envs, env and dtype as they were."
-        )
-    return _restored(fresh, saved)
-
-
-def _form(tree: Any, prefix: str = "") -> dict[str, str]:
-    """Type and shape of every array, by its path."""
-    parts = tree._asdict() if isinstance(tree, tuple) else tree  # pyright: ignore[reportAttributeAccessIssue]
-    if not isinstance(parts, Mapping):
-        return {prefix: f"{parts.dtype} {parts.shape}"}
-    return {k: v for name, part in parts.items() for k, v in _form(part, f"{prefix}.{name}".strip(".")).items()}
-
-
-def _restored(like: Any, saved: Any) -> Any:
-    """Saved arrays in the NamedTuples they were made of."""
-    if not isinstance(like, tuple):
-        return saved
-    parts = like._asdict()  # pyright: ignore[reportAttributeAccessIssue]
-    return type(like)(**{name: _restored(part, saved[name]) for name, part in parts.items()})
+    return restored(fresh, saved, "The checkpoint's environments do not fit: keep n_envs, env and dtype as they were.")

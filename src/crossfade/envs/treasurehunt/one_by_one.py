@@ -1,0 +1,65 @@
+"""Games as objects, stepped one after the other, behind the face of a game: what PyTorch code steps today."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .params import ACTIONS, TreasurehuntParams
+from .scalar import ScalarGame
+
+Games = list[ScalarGame]
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """A state are the games themselves, (worlds,) of them: every function changes them in place."""
+
+    params: TreasurehuntParams
+
+    @property
+    def agents(self) -> int:
+        return self.params.agents
+
+    @property
+    def observation_dim(self) -> int:
+        return self.params.observation_dim
+
+    @property
+    def n_actions(self) -> int:
+        return len(ACTIONS)
+
+    @property
+    def turns(self) -> int:
+        return self.params.turns
+
+    @property
+    def start_numbers(self) -> int:
+        return self.params.inner
+
+    @property
+    def turn_numbers(self) -> int:
+        return self.params.inner
+
+    def begin(self, uniform: np.ndarray, /) -> Games:
+        games = [ScalarGame(self.params) for _ in uniform]
+        for game, numbers in zip(games, uniform, strict=True):
+            game.begin(numbers)
+        return games
+
+    def start_turn(self, state: Games, uniform: np.ndarray, /) -> Games:
+        for game, numbers in zip(state, uniform, strict=True):
+            game.start_turn(numbers)
+        return state
+
+    def observe(self, state: Games, agent: int, /) -> np.ndarray:
+        return np.stack([game.observe(agent) for game in state])
+
+    def move(self, state: Games, agent: int, action: np.ndarray, uniform: np.ndarray, /) -> tuple[Games, np.ndarray]:
+        each = zip(state, action.tolist(), uniform.tolist(), strict=True)
+        return state, np.array([game.move(agent, own, number) for game, own, number in each], np.float32)
+
+    def move_together(
+        self, state: Games, action: np.ndarray, order: np.ndarray, uniform: np.ndarray, /
+    ) -> tuple[Games, np.ndarray]:
+        each = zip(state, action, order, uniform, strict=True)
+        return state, np.stack([game.move_together(own, first, numbers) for game, own, first, numbers in each])
