@@ -150,7 +150,7 @@ class Treasurehunt:
         number, free = jnp.arange(self.agents, dtype=jnp.int32), alone & (code != WALL)
 
         def go(gone: Bool[Array, " agents"], agent: Int32[Array, ""]) -> tuple[Bool[Array, " agents"], None]:
-            """Cells that agents want for themselves are entered by no other: only who stands there can be in the way."""
+            """No two enter one cell, so that only an agent that stood there at first can be in the way."""
             blocked = ((place == _at(new, agent)) & ~gone).any()
             return gone | ((number == agent) & free & ~blocked), None
 
