@@ -195,7 +195,8 @@ class Treasurehunt:
         codes of cells, at most two, for which it is another, and what these add."""
         # One flat gather and a few comparisons with constants make a plain loop: on CPU 3 to 5 times as fast for 1024
         # games as a slice of the window and a lookup in `appearance`, whose axes XLA takes apart again for each number.
-        # Likewise the two cells of a move are one scatter, 10 times as fast as a select over the grid.
+        # There the two cells of a move, as one scatter, are 7 to 13 times as fast as a select over the grid, which is
+        # 0.2 us faster for a single game.
         p = self.params
         away = np.arange(-p.radius, p.radius + 1, dtype=np.int32)
         offset = (away[:, None] * p.columns + away).reshape(-1)
