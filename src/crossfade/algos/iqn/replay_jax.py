@@ -1,0 +1,164 @@
+"""Replay that stacks frames, in JAX. Twin: replay_numpy.py. The specification is replay.py."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Int, Int8, Int32, Shaped
+
+from ...envs.game import Game
+from .batch import Episode, Replay, Transitions
+from .config import IQNConfig
+from .replay import gap, rows
+
+
+def start(config: IQNConfig, game: Game) -> Replay:
+    """An empty replay."""
+    shape = config.worlds, game.agents, config.memory
+    zero = jnp.zeros((), jnp.int32)
+    return Replay(
+        observation=jnp.zeros((*shape, game.observation_dim), jnp.int8),
+        action=jnp.zeros(shape, jnp.int32),
+        reward=jnp.zeros(shape, jnp.float32),
+        turn=jnp.full(config.memory, -1, jnp.int32),
+        index=zero,
+        size=zero,
+        filled=zero,
+    )
+
+
+def open_episode(replay: Replay, config: IQNConfig) -> tuple[Replay, Int8[Array, "worlds agents gap observation"]]:
+    """The replay with the gap before an episode, and every agent's history at its start."""
+    n = gap(config)
+    replay = replay._replace(turn=_put(replay.turn, jnp.full(n, -1, jnp.int32), replay.index, 0))
+    if not config.has("stale_history"):
+        cleared = lambda ring: _put(ring, jnp.zeros((*ring.shape[:2], n, *ring.shape[3:]), ring.dtype), replay.index, 2)
+        replay = replay._replace(
+            observation=cleared(replay.observation), action=cleared(replay.action), reward=cleared(replay.reward)
+        )
+    history = jnp.take(replay.observation, (replay.index + jnp.arange(n, dtype=jnp.int32)) % config.memory, axis=2)
+    return _passed(replay, n, config), history
+
+
+def store(replay: Replay, episode: Episode, config: IQNConfig) -> Replay:
+    """The replay with an episode, after its gap."""
+    turns = len(episode.action)
+    columns = [episode.observation, episode.action, episode.reward]
+    if rows(config, turns) > turns:
+        nothing = jnp.zeros_like(episode.action[:1]), jnp.zeros_like(episode.reward[:1])
+        columns = [jnp.concatenate(pair) for pair in zip(columns, (episode.last[None], *nothing), strict=True)]
+    along = lambda ring, column: _put(ring, jnp.moveaxis(column, 0, 2), replay.index, 2)
+    written = replay._replace(
+        observation=along(replay.observation, columns[0]),
+        action=along(replay.action, columns[1]),
+        reward=along(replay.reward, columns[2]),
+        turn=_put(replay.turn, jnp.arange(rows(config, turns), dtype=jnp.int32), replay.index, 0),
+        size=jnp.minimum(replay.size + turns, config.memory),
+    )
+    return _passed(written, rows(config, turns), config)
+
+
+def steps_ahead(replay: Replay, turns: int, config: IQNConfig) -> Int32[Array, " memory"]:
+    """How many turns the window of every row looks ahead, m."""
+    if config.has("discount_only"):
+        return jnp.ones_like(replay.turn)
+    if config.has("unmarked_ends"):
+        return jnp.full_like(replay.turn, config.n_step)
+    ahead = jnp.minimum(config.n_step, turns - replay.turn)
+    return jnp.where(_is_turn(replay, turns), ahead, config.n_step) if config.has("gap_rows") else ahead
+
+
+def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[Array, " memory"]:
+    """Whether the window of every row can be drawn."""
+    row, before = jnp.arange(config.memory, dtype=jnp.int32), gap(config)
+    found = jnp.ones_like(replay.turn, bool) if config.has("gap_rows") else _is_turn(replay, turns)
+    if config.has("straddling_windows") or config.has("lagging_size"):
+        written = replay.size if config.has("lagging_size") else replay.filled
+        first = row - before
+        found &= (first >= 0) & (first < jnp.maximum(1, written - config.frames - 1))
+    if not config.has("straddling_windows"):
+        place = (row - replay.index) % config.memory
+        ahead = steps_ahead(replay, turns, config)
+        found &= (place - before >= config.memory - replay.filled) & (place + ahead <= config.memory - 1)
+    return found
+
+
+def sample(
+    replay: Replay, choice: Float32[Array, "agents rows"], turns: int, config: IQNConfig
+) -> tuple[Transitions, Bool[Array, ""]]:
+    """A batch of each agent, its fractions and noise left out, and whether replay held enough for it."""
+    can = drawable(replay, turns, config)
+    ready = config.worlds * can.sum(dtype=jnp.int32) >= config.batch_size
+    drawn = _smallest(jnp.where(jnp.tile(can, config.worlds)[None], choice, 2), config.batch_size)
+    world, row = drawn // config.memory, drawn % config.memory
+    agent = jax.lax.broadcasted_iota(jnp.int32, drawn.shape, 0)
+    turn, ahead = replay.turn[row], steps_ahead(replay, turns, config)[row]
+
+    def window(last: Int32[Array, "agents batch"]) -> Float[Array, "agents batch stacked"]:
+        place = _around(last, range(-gap(config), 1), config)
+        frames = replay.observation[world[..., None], agent[..., None], place]
+        return frames.reshape(*drawn.shape, -1).astype(config.dtype)
+
+    gamma = np.array(config.each("gamma"), np.float64)[:, None]
+    powers = (gamma ** np.arange(config.n_step + 1)).astype(config.dtype)
+    longest = 1 if config.has("discount_only") else config.n_step
+    place = _around(row, range(longest), config)
+    rewards = replay.reward[world[..., None], agent[..., None], place].astype(config.dtype)
+    reward = jnp.zeros(drawn.shape, config.dtype)
+    for k in range(longest):
+        reward += jnp.where(k < ahead, jnp.asarray(powers[:, k : k + 1]) * rewards[..., k], 0)
+    exponent = jnp.full_like(ahead, config.n_step) if config.has("discount_only") else ahead
+    discount = jnp.asarray(powers)[agent, exponent]
+    valid = jnp.ones(drawn.shape, config.dtype)
+    if not config.has("unmarked_ends"):
+        if config.ends == "terminal":
+            discount = jnp.where(turn + ahead == turns, 0, discount)
+        over = replay.turn[_around(row, range(-gap(config), 0), config)] == turns - 1
+        valid = jnp.where(over.any(-1), 0, valid)
+    taken = Transitions(
+        state=window(row),
+        action=replay.action[world, agent, row],
+        reward=reward,
+        next_state=window(row + ahead),
+        discount=discount,
+        valid=valid,
+        fractions=None,
+        noise=None,
+    )
+    return taken, ready
+
+
+def _smallest(numbers: Float32[Array, "agents rows"], n: int) -> Int32[Array, "agents n"]:
+    """Where the n smallest numbers of each agent are, in order; of equal ones the first comes first."""
+    return jax.lax.top_k(-numbers, n)[1]
+
+
+def _is_turn(replay: Replay, turns: int) -> Bool[Array, " memory"]:
+    return (replay.turn >= 0) & (replay.turn < turns)
+
+
+def _around(row: Int32[Array, "*n"], offsets: range, config: IQNConfig) -> Int32[Array, "*n offsets"]:
+    """The rows at these distances from given ones."""
+    offset = jnp.asarray(np.array(offsets, np.int32).reshape((1,) * row.ndim + (-1,)))
+    return (row[..., None] + offset) % config.memory
+
+
+def _passed(replay: Replay, n: int, config: IQNConfig) -> Replay:
+    """The replay with its index moved on by n rows."""
+    return replay._replace(
+        index=(replay.index + n) % config.memory, filled=jnp.minimum(replay.filled + n, config.memory)
+    )
+
+
+def _put(
+    ring: Shaped[Array, "..."], block: Shaped[Array, "..."], index: Int[Array, ""], axis: int
+) -> Shaped[Array, "..."]:
+    """A ring with a block of rows from `index` on, written in two pieces, before its end and from its beginning on."""
+    n = block.shape[axis]
+    first = jnp.minimum(index, ring.shape[axis] - n)
+    over = index - first
+    block = jnp.roll(block, over, axis)
+    beginning = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis) < over
+    for at, own in ((first, ~beginning), (jnp.zeros_like(first), beginning)):
+        old = jax.lax.dynamic_slice_in_dim(ring, at, n, axis)
+        ring = jax.lax.dynamic_update_slice_in_dim(ring, jnp.where(own, block, old), at, axis)
+    return ring

@@ -1,0 +1,34 @@
+"""Attitudes to risk as distortions of the quantile fractions that agents act by, in JAX. Twin: risk_torch.py.
+
+Dabney et al. 2018, section 3.1. Fractions from 0 on and below 1 stay within [0, 1].
+"""
+
+import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+from .config import IQNConfig, Risk
+
+
+def distort(fractions: Float[Array, "*n"], risk: Risk, level: int | float) -> Float[Array, "*n"]:
+    """The fractions by which an agent of this attitude acts.
+
+    neutral: tau; cvar: eta tau; wang: Phi(Phi^-1(tau) + eta);
+    power: tau^(1 / (1 + |eta|)) if eta >= 0, 1 - (1 - tau)^(1 / (1 + |eta|)) otherwise.
+    """
+    if risk == "neutral":
+        return fractions
+    if risk == "cvar":
+        return level * fractions
+    if risk == "wang":
+        return ndtr(ndtri(fractions) + level)
+    exponent = 1 / (1 + abs(level))
+    return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
+
+
+def distort_all(fractions: Float[Array, "*n agents quantiles"], config: IQNConfig) -> Float[Array, "*n agents quantiles"]:
+    """The fractions of all agents, each distorted by its own attitude."""
+    attitudes = list(zip(config.each("risk"), config.each("risk_level"), strict=True))
+    if len(set(attitudes)) == 1:
+        return distort(fractions, *attitudes[0])
+    return jnp.stack([distort(fractions[..., i, :], *attitude) for i, attitude in enumerate(attitudes)], axis=-2)
