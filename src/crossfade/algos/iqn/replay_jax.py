@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, Int8, Int32, Shaped
+from jaxtyping import Array, Bool, Float, Float32, Int8, Int32
 
 from ...envs.game import Game
 from .batch import Episode, Replay, Transitions
@@ -28,33 +28,34 @@ def start(config: IQNConfig, game: Game) -> Replay:
 
 def open_episode(replay: Replay, config: IQNConfig) -> tuple[Replay, Int8[Array, "worlds agents gap observation"]]:
     """The replay with the gap before an episode, and every agent's history at its start."""
-    n = gap(config)
-    replay = replay._replace(turn=_put(replay.turn, jnp.full(n, -1, jnp.int32), replay.index, 0))
+    place = _around(replay.index, range(gap(config)), config)
+    opened = replay._replace(turn=replay.turn.at[place].set(-1))
     if not config.has("stale_history"):
-        cleared = lambda ring: _put(ring, jnp.zeros((*ring.shape[:2], n, *ring.shape[3:]), ring.dtype), replay.index, 2)
-        replay = replay._replace(
-            observation=cleared(replay.observation), action=cleared(replay.action), reward=cleared(replay.reward)
+        opened = opened._replace(
+            observation=replay.observation.at[:, :, place].set(0),
+            action=replay.action.at[:, :, place].set(0),
+            reward=replay.reward.at[:, :, place].set(0),
         )
-    history = jnp.take(replay.observation, (replay.index + jnp.arange(n, dtype=jnp.int32)) % config.memory, axis=2)
-    return _passed(replay, n, config), history
+    return _passed(opened, gap(config), config), opened.observation[:, :, place]
 
 
 def store(replay: Replay, episode: Episode, config: IQNConfig) -> Replay:
     """The replay with an episode, after its gap."""
     turns = len(episode.action)
-    columns = [episode.observation, episode.action, episode.reward]
-    if rows(config, turns) > turns:
-        nothing = jnp.zeros_like(episode.action[:1]), jnp.zeros_like(episode.reward[:1])
-        columns = [jnp.concatenate(pair) for pair in zip(columns, (episode.last[None], *nothing), strict=True)]
-    along = lambda ring, column: _put(ring, jnp.moveaxis(column, 0, 2), replay.index, 2)
+    n = rows(config, turns)
+    place = _around(replay.index, range(n), config)
+    # Row by row in place, if the replay is donated; slices that do not wrap, one before the end of the ring and one from
+    # its beginning on, are no faster.
+    write = lambda ring, column: ring.at[:, :, place].set(jnp.moveaxis(column, 0, 2), unique_indices=True)
+    after = lambda column, last: jnp.concatenate([column, last[None]])[:n]
     written = replay._replace(
-        observation=along(replay.observation, columns[0]),
-        action=along(replay.action, columns[1]),
-        reward=along(replay.reward, columns[2]),
-        turn=_put(replay.turn, jnp.arange(rows(config, turns), dtype=jnp.int32), replay.index, 0),
+        observation=write(replay.observation, after(episode.observation, episode.last)),
+        action=write(replay.action, after(episode.action, jnp.zeros_like(episode.action[0]))),
+        reward=write(replay.reward, after(episode.reward, jnp.zeros_like(episode.reward[0]))),
+        turn=replay.turn.at[place].set(jnp.arange(n, dtype=jnp.int32)),
         size=jnp.minimum(replay.size + turns, config.memory),
     )
-    return _passed(written, rows(config, turns), config)
+    return _passed(written, n, config)
 
 
 def steps_ahead(replay: Replay, turns: int, config: IQNConfig) -> Int32[Array, " memory"]:
@@ -129,6 +130,8 @@ def sample(
 
 def _smallest(numbers: Float32[Array, "agents rows"], n: int) -> Int32[Array, "agents n"]:
     """Where the n smallest numbers of each agent are, in order; of equal ones the first comes first."""
+    # As a stable sort has it: top_k gives equal numbers in the order of their index. On a CPU it is 8 times faster than
+    # the sort for 1024 numbers, and 80 times for 65536.
     return jax.lax.top_k(-numbers, n)[1]
 
 
@@ -138,7 +141,7 @@ def _is_turn(replay: Replay, turns: int) -> Bool[Array, " memory"]:
 
 def _around(row: Int32[Array, "*n"], offsets: range, config: IQNConfig) -> Int32[Array, "*n offsets"]:
     """The rows at these distances from given ones."""
-    offset = jnp.asarray(np.array(offsets, np.int32).reshape((1,) * row.ndim + (-1,)))
+    offset = jnp.array(offsets, jnp.int32).reshape((1,) * row.ndim + (-1,))
     return (row[..., None] + offset) % config.memory
 
 
@@ -147,18 +150,3 @@ def _passed(replay: Replay, n: int, config: IQNConfig) -> Replay:
     return replay._replace(
         index=(replay.index + n) % config.memory, filled=jnp.minimum(replay.filled + n, config.memory)
     )
-
-
-def _put(
-    ring: Shaped[Array, "..."], block: Shaped[Array, "..."], index: Int[Array, ""], axis: int
-) -> Shaped[Array, "..."]:
-    """A ring with a block of rows from `index` on, written in two pieces, before its end and from its beginning on."""
-    n = block.shape[axis]
-    first = jnp.minimum(index, ring.shape[axis] - n)
-    over = index - first
-    block = jnp.roll(block, over, axis)
-    beginning = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis) < over
-    for at, own in ((first, ~beginning), (jnp.zeros_like(first), beginning)):
-        old = jax.lax.dynamic_slice_in_dim(ring, at, n, axis)
-        ring = jax.lax.dynamic_update_slice_in_dim(ring, jnp.where(own, block, old), at, axis)
-    return ring

@@ -26,7 +26,9 @@ def distort(fractions: Float[Array, "*n"], risk: Risk, level: int | float) -> Fl
     return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
 
 
-def distort_all(fractions: Float[Array, "*n agents quantiles"], config: IQNConfig) -> Float[Array, "*n agents quantiles"]:
+def distort_all(
+    fractions: Float[Array, "*n agents quantiles"], config: IQNConfig
+) -> Float[Array, "*n agents quantiles"]:
     """The fractions of all agents, each distorted by its own attitude."""
     attitudes = list(zip(config.each("risk"), config.each("risk_level"), strict=True))
     if len(set(attitudes)) == 1:
