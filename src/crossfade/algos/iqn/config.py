@@ -50,6 +50,9 @@ class IQNConfig(RunConfig):
     """Whether each agent has a model of its own, all have one, or as `groups` says."""
     groups: tuple[Natural, ...] = ()
     """The number of each agent's model, with parameters=groups."""
+    agent_axis: Literal["vmap", "map", "unroll", "shard"] = "map"
+    """How the models are trained side by side; equal but for rounding: all in one batched program, one after the other
+    in a compiled loop, one after the other unrolled, or over `devices`."""
     memory: Count = 1024
     """Rows of the replay of each agent in each game."""
     batch_size: Count = 64
@@ -105,7 +108,7 @@ class IQNConfig(RunConfig):
     quirks: tuple[Quirk, ...] = ()
     """With some of them."""
 
-    bookkeeping = (*RunConfig.bookkeeping,)
+    bookkeeping = (*RunConfig.bookkeeping, "agent_axis")
 
     def __post_init__(self):
         super().__post_init__()
@@ -121,6 +124,11 @@ class IQNConfig(RunConfig):
             raise UsageError(
                 f"groups: expected {self.agents} numbers, one for each agent, without a gap from 0 on, got "
                 f"{','.join(map(str, self.groups))}."
+            )
+        if (self.agent_axis == "shard") != (self.devices > 1):
+            raise UsageError(
+                f"agent_axis: expected shard with several devices, and only then, got {self.agent_axis} with "
+                f"devices={self.devices}."
             )
         if len(set(self.each("lr"))) > 1 and self.n_models < self.agents:
             raise UsageError("lr: expected one value where agents share models, got several.")

@@ -1,0 +1,101 @@
+"""The networks of IQN (Dabney et al. 2018), in JAX. Twin: networks_torch.py, with the same parameter names."""
+
+import math
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...nn.layers_jax import RowsLinear, filled
+from ...nn.noisy_jax import IndependentNoisyLinear
+from .architecture import NOISY, Architecture
+from .config import IQNConfig
+
+Linear = RowsLinear | IndependentNoisyLinear
+
+
+class Network(eqx.Module):
+    """Values of all actions at every fraction, as architecture.py has it."""
+
+    head1: RowsLinear
+    cos_embedding: RowsLinear
+    ff_1: Linear
+    advantage: Linear
+    value: Linear | None
+
+    def __init__(self, sizes: Architecture, *, key: PRNGKeyArray):
+        def layer(name: str) -> Linear:
+            kind = IndependentNoisyLinear if sizes.noisy and name in NOISY else RowsLinear
+            return kind(*sizes.layers[name], key=keys[name])
+
+        keys = dict(zip(sizes.layers, jax.random.split(key, len(sizes.layers)), strict=True))
+        self.head1 = RowsLinear(*sizes.layers["head1"], key=keys["head1"])
+        self.cos_embedding = RowsLinear(*sizes.layers["cos_embedding"], key=keys["cos_embedding"])
+        self.ff_1, self.advantage = layer("ff_1"), layer("advantage")
+        self.value = layer("value") if sizes.dueling else None
+
+    def __call__(
+        self,
+        x: Float[Array, "batch inputs"],
+        fractions: Float[Array, "batch n"],
+        noise: Float[Array, " noise_dim"] | None,
+    ) -> Float[Array, "batch n actions"]:
+        numbers = _numbers([self.ff_1, self.advantage, self.value], noise)
+        h = jax.nn.relu(self.head1(x))
+        c = jax.nn.relu(self.cos_embedding(_cosines(fractions, self.cos_embedding.weight)))
+        z = jax.nn.relu(self.ff_1(jnp.broadcast_to(h[:, None], c.shape) * c, *numbers[0]))
+        advantage = self.advantage(z, *numbers[1])
+        if self.value is None:
+            return advantage
+        rest = self.value(z, *numbers[2]) - advantage.mean(-1, keepdims=True)
+        return advantage + jnp.broadcast_to(rest, advantage.shape)
+
+
+class Model(eqx.Module):
+    """A network that learns and the one that gives its targets."""
+
+    local: Network
+    target: Network
+
+
+class Policy(eqx.Module):
+    """All models of a run."""
+
+    models: tuple[Model, ...]
+
+
+def make_policy(config: IQNConfig, sizes: Architecture, parameters: Mapping[str, np.ndarray]) -> Policy:
+    """The models of a config with the given parameters, by name, in `config.dtype`."""
+
+    def drawn(key: PRNGKeyArray) -> Policy:
+        network = Network(sizes, key=key)
+        return Policy((Model(network, network),) * config.n_models)
+
+    return filled(eqx.filter_eval_shape(drawn, jax.random.key(0)), parameters, config.dtype)
+
+
+def _cosines(
+    fractions: Float[Array, "batch n"], weight: Float[Array, "hidden cosines"]
+) -> Float[Array, "batch n cosines"]:
+    """cos(pi i tau) for i = 1, 2, ..."""
+    tau = fractions.astype(weight.dtype)[..., None]
+    i = jnp.arange(1, weight.shape[1] + 1, dtype=tau.dtype)
+    shape = *fractions.shape, len(i)
+    return jnp.cos(jnp.broadcast_to(math.pi * i, shape) * jnp.broadcast_to(tau, shape))
+
+
+def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[tuple[Array, ...]]:
+    """The noise of a pass cut up: for each layer that of its weight and its bias, or nothing."""
+    found, start = [], 0
+    for layer in layers:
+        own = ()
+        if noise is not None and isinstance(layer, IndependentNoisyLinear):
+            middle = start + layer.weight.size
+            end = middle + layer.bias.size
+            own = noise[start:middle].reshape(layer.weight.shape), noise[middle:end]
+            start = end
+        found.append(own)
+    return found
