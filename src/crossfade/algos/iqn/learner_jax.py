@@ -22,6 +22,9 @@ from .networks_jax import Model, Network, Policy
 from .optimizer import names
 
 
+INFO = ("loss", "q", "error", "learned")
+
+
 class Stacked(NamedTuple):
     """All models and what their optimisers remember, with an axis of models in front of every array."""
 
@@ -51,9 +54,7 @@ def stack(policy: Policy, opt_states: dict[str, PyTree], config: IQNConfig) -> S
     return Stacked(models, jax.tree.unflatten(plain, [jnp.stack(column) for column in columns]))
 
 
-def unstack(
-    stacked: Stacked, policy: Policy, opt_states: dict[str, PyTree]
-) -> tuple[Policy, dict[str, PyTree]]:
+def unstack(stacked: Stacked, policy: Policy, opt_states: dict[str, PyTree]) -> tuple[Policy, dict[str, PyTree]]:
     """The reverse of `stack`; of `policy` and `opt_states` the structure alone counts."""
     order = sorted(opt_states, key=lambda own: (len(own), own))  # JAX sorts a dictionary: model_10 before model_2
     at = lambda tree, number: [array[number] for array in jax.tree.leaves(tree)]
@@ -89,7 +90,7 @@ def update_stacked(stacked: Stacked, batch: Batch, config: IQNConfig) -> tuple[S
     target = jax.tree.map(lambda a, b: jnp.where(batch.copy, a, b), local, target)
     stacked = stacked._replace(models=Model(local, target))
     learn = lambda stacked: _learn(stacked, batch.transitions, config)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, stacked)[1])
+    nothing = {key: jnp.zeros((), config.dtype) for key in INFO}
     return jax.lax.cond(batch.ready, learn, lambda stacked: (stacked, nothing), stacked)
 
 
@@ -129,7 +130,7 @@ def _gradient(model: Model, transitions: Transitions, config: IQNConfig) -> tupl
     return gradient, info
 
 
-def _step(own: Stacked, gradient: Network, rate: Float[Array, ""], config: IQNConfig) -> Stacked:
+def _step(own: Stacked, gradient: PyTree, rate: Float[Array, ""], config: IQNConfig) -> Stacked:
     """One model after a step of its optimiser."""
     updates, opt_state = _optimizer(config, rate).update(gradient, own.opt_state)
     local = eqx.apply_updates(own.models.local, updates)

@@ -7,18 +7,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from ...nn.layers_jax import RowsLinear, filled
+from ...nn.layers_jax import RowsLinear, filled, linear
 from ...nn.noisy_jax import IndependentNoisyLinear
-from .architecture import NOISY, Architecture
+from .architecture import Architecture
 from .config import IQNConfig
 
 Linear = RowsLinear | IndependentNoisyLinear
 
 
 class Network(eqx.Module):
-    """Values of all actions at every fraction, as architecture.py has it."""
+    """Values of all actions at every fraction, as architecture.py has it.
+
+    Parameters are drawn by `draw_parameters`: made here they mean nothing.
+    """
 
     head1: RowsLinear
     cos_embedding: RowsLinear
@@ -26,14 +29,13 @@ class Network(eqx.Module):
     advantage: Linear
     value: Linear | None
 
-    def __init__(self, sizes: Architecture, *, key: PRNGKeyArray):
+    def __init__(self, sizes: Architecture):
         def layer(name: str) -> Linear:
-            kind = IndependentNoisyLinear if sizes.noisy and name in NOISY else RowsLinear
-            return kind(*sizes.layers[name], key=keys[name])
+            shape = sizes.layers[name]
+            return IndependentNoisyLinear(*shape, key=jax.random.key(0)) if sizes.noisy else linear(*shape, RowsLinear)
 
-        keys = dict(zip(sizes.layers, jax.random.split(key, len(sizes.layers)), strict=True))
-        self.head1 = RowsLinear(*sizes.layers["head1"], key=keys["head1"])
-        self.cos_embedding = RowsLinear(*sizes.layers["cos_embedding"], key=keys["cos_embedding"])
+        self.head1 = linear(*sizes.layers["head1"], RowsLinear)
+        self.cos_embedding = linear(*sizes.layers["cos_embedding"], RowsLinear)
         self.ff_1, self.advantage = layer("ff_1"), layer("advantage")
         self.value = layer("value") if sizes.dueling else None
 
@@ -69,12 +71,8 @@ class Policy(eqx.Module):
 
 def make_policy(config: IQNConfig, sizes: Architecture, parameters: Mapping[str, np.ndarray]) -> Policy:
     """The models of a config with the given parameters, by name, in `config.dtype`."""
-
-    def drawn(key: PRNGKeyArray) -> Policy:
-        network = Network(sizes, key=key)
-        return Policy((Model(network, network),) * config.n_models)
-
-    return filled(eqx.filter_eval_shape(drawn, jax.random.key(0)), parameters, config.dtype)
+    network = eqx.filter_eval_shape(Network, sizes)
+    return filled(Policy((Model(network, network),) * config.n_models), parameters, config.dtype)
 
 
 def _cosines(
