@@ -21,7 +21,6 @@ from .losses_jax import Info, loss
 from .networks_jax import Model, Network, Policy
 from .optimizer import names
 
-
 INFO = ("loss", "q", "error", "learned")
 
 
