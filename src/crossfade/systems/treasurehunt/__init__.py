@@ -27,7 +27,7 @@ RECORD = System(
             "eval_every=50",
         ),
         # The published system with its faults, and with those of its sizes that are not the defaults.
-        "seed": ("legacy=true", "batch_size=256", "acting_quantiles=256"),
+        "seed": ("legacy=true", "n_step=3", "batch_size=256", "acting_quantiles=256"),
         # Its later version: a larger map, three kinds of items, walls and sand seen otherwise.
         "v14": (
             "env.height=21",
