@@ -14,10 +14,11 @@ from .acting_jax import greedy
 from .architecture import Architecture
 from .batch import Batch, Episode, Noise, Replay
 from .config import IQNConfig
-from .learner_jax import Info, Stacked, stack, unstack, update_stacked
+from .losses_jax import Info
 from .networks_jax import Network, Policy
 from .noise_jax import draw
 from .rollout_jax import Act, Agent, play, returns
+from .stacked_jax import Stacked, stack, unstack, update_stacked
 
 Trained = tuple[Policy, dict[str, PyTree], Replay, dict[str, Float[Array, " n"]]]
 
