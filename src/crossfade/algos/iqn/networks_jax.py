@@ -47,7 +47,7 @@ class Network(eqx.Module):
         noise: Float[Array, " noise_dim"] | None,
     ) -> Float[Array, "batch n actions"]:
         numbers = _numbers([self.ff_1, self.advantage, self.value], noise)
-        h = jax.nn.relu(self.head1(x))
+        h = jax.nn.relu(_one_row(self.head1, x) if len(x) == 1 else self.head1(x))
         c = jax.nn.relu(self.cos_embedding(_cosines(fractions, self.cos_embedding.weight)))
         z = jax.nn.relu(self.ff_1(jnp.broadcast_to(h[:, None], c.shape) * c, *numbers[0]))
         advantage = self.advantage(z, *numbers[1])
@@ -74,6 +74,11 @@ def make_policy(config: IQNConfig, sizes: Architecture, parameters: Mapping[str,
     """The models of a config with the given parameters, by name, in `config.dtype`."""
     network = eqx.filter_eval_shape(Network, sizes)
     return filled(Policy((Model(network, network),) * config.n_models), parameters, config.dtype)
+
+
+def _one_row(layer: RowsLinear, x: Float[Array, "1 inputs"]) -> Float[Array, "1 outputs"]:
+    """W x + b of one row. On a CPU a matrix times a vector takes an eighth of the time of a row times a matrix."""
+    return (layer.weight @ x[0] + layer.bias)[None]
 
 
 def _cosines(

@@ -4,7 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ...envs.game import Game
 from ...optim import sharing_jax as sharing
@@ -17,7 +17,7 @@ from .config import IQNConfig
 from .losses_jax import Info
 from .networks_jax import Network, Policy
 from .noise_jax import draw
-from .rollout_jax import Act, Agent, play, returns
+from .rollout_jax import Act, play, returns
 from .stacked_jax import Stacked, stack, unstack, update_stacked
 
 Trained = tuple[Policy, dict[str, PyTree], Replay, dict[str, Float[Array, " n"]]]
@@ -72,15 +72,12 @@ def train(
 
 def actor(local: Network, config: IQNConfig) -> Act:
     """The agents at work, by networks with an axis of models in front."""
+    # A branch for each model: to cut its parameters out of the stack for every action takes longer than the action.
+    networks = [jax.tree.map(lambda array, k=k: array[k], local) for k in range(config.n_models)]
     model_of = jnp.array(config.model_of, jnp.int32)
-
-    def act(
-        agent: Agent, stack: Float[Array, "worlds inputs"], fractions: Float[Array, "worlds n"], /
-    ) -> Int[Array, " worlds"]:
-        number = agent if config.parameters == "separate" else model_of[agent]
-        return greedy(jax.tree.map(lambda array: array[number], local), stack, fractions)
-
-    return act
+    return lambda agent, stack, fractions: jax.lax.switch(
+        model_of[agent], [partial(greedy, network) for network in networks], stack, fractions
+    )
 
 
 def batch_of(replay: Replay, noise: Noise, copy: Bool[Array, ""], game: Game, config: IQNConfig) -> Batch:
