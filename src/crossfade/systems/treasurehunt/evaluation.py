@@ -33,7 +33,7 @@ class TreasurehuntEffort(Effort):
     """How much `crossfade eval` computes."""
 
     episodes: Count = 256
-    """Episodes in each kind of turns."""
+    """Episodes in each kind of turns and order of agents."""
 
 
 def judging(config: TreasurehuntConfig, episodes: int, **changes: Any) -> TreasurehuntConfig:
@@ -51,7 +51,7 @@ def draw_games(config: TreasurehuntConfig) -> Noise:
 
 def evaluate(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEffort | None = None) -> Evaluation:
     """The greedy policy on the games, with standard errors over episodes."""
-    judged = judging(config, config.eval_episodes if effort is None else effort.episodes)
+    judged = judging(config, config.eval_episodes)
     noise = draw_games(judged)
     episode = Episode(*map(np.asarray, player(judged, noise)))
     each = episode.reward.sum(0, dtype=np.float64)
