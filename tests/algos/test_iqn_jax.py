@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from crossfade.algos.iqn import learner_jax
+from crossfade.algos.iqn import learner_jax, stacked_jax
 from crossfade.algos.iqn.acting_jax import greedy, values
 from crossfade.algos.iqn.architecture import architecture, draw_parameters
 from crossfade.algos.iqn.batch import Batch, Transitions
@@ -304,7 +304,7 @@ def test_gradients_are_slopes_and_reach_the_target_network_only_if_attached(atta
 @cache
 def program(config):
     """`update_stacked`, compiled, on as many devices as the config says."""
-    step = partial(learner_jax.update_stacked, config=config)
+    step = partial(stacked_jax.update_stacked, config=config)
     places = sharing.EVERYWHERE, sharing.EVERYWHERE
     return jax.jit(sharing.spread(step, config.devices, places, places))
 
@@ -318,12 +318,12 @@ def started(config):
 def trained(config, steps=3, ready=True, copies=()):
     """Parameters by name, the states of the optimisers and the infos of a few steps."""
     policy, _, opt_states = started(config)
-    stacked, infos = learner_jax.stack(policy, opt_states, config), []
+    stacked, infos = stacked_jax.stack(policy, opt_states, config), []
     for step in range(steps):
         batch = batch_of(config, step, ready, step in copies)
         stacked, info = program(config)(stacked, batch)
         infos.append({key: float(value) for key, value in info.items()})
-    policy, opt_states = learner_jax.unstack(stacked, policy, opt_states)
+    policy, opt_states = stacked_jax.unstack(stacked, policy, opt_states)
     return named(policy), opt_states, infos
 
 
@@ -370,7 +370,7 @@ AXES = {
     "vmap": {"agent_axis": "vmap"},
     "unroll": {"agent_axis": "unroll"},
     "shard 2": {"agent_axis": "shard", "devices": 2},
-    "shard 4": {"agent_axis": "shard", "devices": 4},
+    "shard 4": {"devices": 4},
 }
 PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2")] + [("groups", a) for a in ("vmap", "shard 4")]
 
@@ -458,14 +458,14 @@ def test_stacking_and_back_is_exact(players, clip_norm):
 
     @jax.jit
     def there(policy, opt_states):
-        return learner_jax.stack(policy, opt_states, config)
+        return stacked_jax.stack(policy, opt_states, config)
 
     @jax.jit
     def back(stacked, policy, opt_states):
-        return learner_jax.unstack(stacked, policy, opt_states)
+        return stacked_jax.unstack(stacked, policy, opt_states)
 
     stacked = there(policy, opt_states)
-    plain = jax.tree.structure(learner_jax._optimizer(config, 0.1).init(policy.models[0].local))
+    plain = jax.tree.structure(stacked_jax.clipped_adam(config, 0.1).init(policy.models[0].local))
     assert jax.tree.structure(stacked.opt_state) == plain
     found = back(stacked, policy, opt_states)
     assert jax.tree.structure(found) == jax.tree.structure((policy, opt_states))
@@ -484,7 +484,10 @@ def test_an_optimizer_owns_the_local_network_of_its_model(x64):
 
 
 def test_the_axis_of_agents_goes_with_the_devices():
-    for changes in ({"agent_axis": "shard"}, {"devices": 2}, {"agent_axis": "vmap", "devices": 2}):
-        with pytest.raises(UsageError, match="agent_axis: expected shard"):
-            small(**changes)
+    with pytest.raises(UsageError, match="agent_axis: expected shard with several devices only"):
+        small(agent_axis="shard")
+    for axis in ("vmap", "map", "unroll"):
+        assert small(agent_axis=axis).axis == axis
+        assert small(agent_axis=axis, devices=2).axis == "shard"
+    assert small(agent_axis="shard", devices=2).axis == "shard"
     assert "agent_axis" in Config.bookkeeping

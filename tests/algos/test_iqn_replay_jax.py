@@ -491,7 +491,7 @@ def test_distortions_by_hand():
 def test_distortions_stay_fractions_of_their_type(dtype, x64):
     fractions = np.array([0, 2.0**-23, 2.0**-12, 0.1, 0.5, 0.9, 1 - 2.0**-23], dtype)
     attitudes = [("neutral", 0.0), ("cvar", 0.1), ("cvar", 1.0), ("power", -9.5), ("power", 30), ("power", -1e6)]
-    attitudes += [("wang", eta) for eta in (-40.0, -0.75, 0.0, 0.75, 40.0)]
+    attitudes += [("wang", eta) for eta in (-1e39, -40.0, -0.75, 0.0, 0.75, 40.0, 1e39)]
     found = np.asarray(distorted(fractions, attitudes))
     assert found.dtype == dtype and np.isfinite(found).all()
     assert (found[:, 0] == 0).all() and (found >= 0).all() and (found <= 1).all() and (np.diff(found) >= 0).all()

@@ -18,6 +18,8 @@ from crossfade.algos.iqn.config import IQNConfig
 from crossfade.algos.iqn.losses_torch import loss, model_loss, quantile_huber
 from crossfade.algos.iqn.networks_torch import Policy, make_policy
 from crossfade.algos.iqn.optimizer import names, optimizer_records
+from crossfade.algos.iqn.pure_update_torch import pure_update
+from crossfade.algos.iqn.targets_torch import copy_targets, follow
 from crossfade.bridge.optimizers_torch import read_torch
 from crossfade.nn.noisy_torch import IndependentNoisyLinear
 from crossfade.optim import functional_torch
@@ -367,11 +369,11 @@ def test_target_networks_follow_and_are_copied():
     chosen = config(n_agents=2, tau=0.25)
     policy = made(chosen)
     before = arrays(policy)
-    learner.follow(policy, chosen)
+    follow(policy, chosen)
     for name, array in arrays(policy).items():
         other = before[name.replace(".target.", ".local.")]
         np.testing.assert_allclose(array, 0.25 * other + 0.75 * before[name], rtol=0, atol=1e-15)
-    learner.copy_targets(policy)
+    copy_targets(policy)
     for name, array in arrays(policy).items():
         assert (array == before[name.replace(".target.", ".local.")]).all(), name
     policy.models[0].local.head1.weight.data += 1  # a copy, not the same memory
@@ -401,7 +403,7 @@ def pure(chosen: Config, compile=lambda update: update):
     params = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
     optimizers = learner.make_optimizers(chosen, policy)
     moments = {name: functional_torch.init(read_torch(made, policy)) for name, made in optimizers.items()}
-    return learner.pure_update(policy, chosen, compile), params, moments
+    return pure_update(policy, chosen, compile), params, moments
 
 
 VARIANTS = {

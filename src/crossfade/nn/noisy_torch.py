@@ -1,5 +1,4 @@
-"""Noisy linear layers (Fortunato et al. 2018), of factorised and of independent noise, in torch; its twin is
-`noisy_jax.py`.
+"""Linear layers with noise in their parameters (Fortunato et al. 2018) in torch; its twin is `noisy_jax.py`.
 
 Noise enters as data: the caller draws it from a standard normal, once per forward pass.
 """
@@ -12,7 +11,10 @@ from torch import Tensor, nn
 
 
 class NoisyLinear(nn.Module):
-    """`y = (mu_w + sigma_w * f(eps_out) f(eps_in)^T) x + mu_b + sigma_b * f(eps_out)`, `f(e) = sign(e) sqrt(|e|)`."""
+    """Fortunato et al. 2018, factorised noise.
+
+    `y = (mu_w + sigma_w * f(eps_out) f(eps_in)^T) x + mu_b + sigma_b * f(eps_out)`, `f(e) = sign(e) sqrt(|e|)`.
+    """
 
     def __init__(self, in_features: int, out_features: int, sigma: float = 0.5):
         super().__init__()
@@ -35,9 +37,9 @@ class NoisyLinear(nn.Module):
 
 
 class IndependentNoisyLinear(nn.Module):
-    """`y = (weight + sigma_weight * noise_weight) x + bias + sigma_bias * noise_bias`; without noise means only.
+    """Fortunato et al. 2018, independent noise: a number for every weight and every bias.
 
-    Fortunato et al. 2018, independent noise.
+    `y = (weight + sigma_weight * noise_weight) x + bias + sigma_bias * noise_bias`; without noise the means alone.
     """
 
     def __init__(self, in_features: int, out_features: int):

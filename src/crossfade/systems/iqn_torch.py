@@ -16,7 +16,9 @@ from ..algos.iqn.losses_torch import loss
 from ..algos.iqn.networks_torch import Policy, make_policy
 from ..algos.iqn.noise_numpy import draw
 from ..algos.iqn.optimizer import names, optimizer_records
+from ..algos.iqn.pure_update_torch import pure_update
 from ..algos.iqn.replay import check_sizes
+from ..algos.iqn.targets_torch import copy_targets, follow
 from ..envs.game import Game, make_game
 from ..envs.world import WorldParams
 from ..optim.state import OptimizerState
@@ -75,7 +77,7 @@ class IQNSystem(Generic[Config]):
         self, policy: Policy, compile: Callable[[Any], Any]
     ) -> Callable[[PureState, Batch], tuple[PureState, Info]]:
         """One compiled step for each model, the same program for all."""
-        step = learner_torch.pure_update(policy, self.config, compile)
+        step = pure_update(policy, self.config, compile)
 
         def update(state: PureState, batch: Batch) -> tuple[PureState, Info]:
             params, moments, info = step(state.params, state.moments, batch)
@@ -106,13 +108,13 @@ class IQNSystem(Generic[Config]):
         steps: dict[str, Callable[[Transitions], Info]],
     ) -> Info:
         if batch.copy:
-            learner_torch.copy_targets(policy)
+            copy_targets(policy)
         infos = []
         for number, name in enumerate(names(self.config) if batch.ready else ()):
             members = list(self.config.members(number))
             infos.append(steps[name](Transitions(*(part[members] for part in batch.transitions))))
         if batch.ready and self.config.follows:
-            learner_torch.follow(policy, self.config)
+            follow(policy, self.config)
         tensors = [{name: torch.as_tensor(np.asarray(told)) for name, told in info.items()} for info in infos]
         return {**learned(tensors), **batch.info}
 

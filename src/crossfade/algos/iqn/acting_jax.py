@@ -16,5 +16,5 @@ def values(
 def greedy(
     network: Network, stack: Float[Array, "worlds inputs"], fractions: Float[Array, "worlds n"]
 ) -> Int32[Array, " worlds"]:
-    """The action of the highest value, of equal ones the first."""
+    """The action of the highest value in every game; of equal ones the first."""
     return jnp.argmax(values(network, stack, fractions), -1).astype(jnp.int32)

@@ -18,5 +18,5 @@ def values(
 def greedy(
     network: Network, stack: Float[Tensor, "worlds inputs"], fractions: Float[Tensor, "worlds n"]
 ) -> Int[Tensor, " worlds"]:
-    """The action of the highest value in each world; of equal ones the first."""
+    """The action of the highest value in every game; of equal ones the first."""
     return values(network, stack, fractions).argmax(1)

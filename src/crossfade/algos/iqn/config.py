@@ -52,7 +52,7 @@ class IQNConfig(RunConfig):
     """The number of each agent's model, with parameters=groups."""
     agent_axis: Literal["vmap", "map", "unroll", "shard"] = "map"
     """How the models are trained side by side; equal but for rounding: all in one batched program, one after the other
-    in a compiled loop, one after the other unrolled, or over `devices`."""
+    in a compiled loop, or one after the other unrolled. With several `devices` they are spread over them, shard."""
     memory: Count = 1024
     """Rows of the replay of each agent in each game."""
     batch_size: Count = 64
@@ -125,11 +125,8 @@ class IQNConfig(RunConfig):
                 f"groups: expected {self.agents} numbers, one for each agent, without a gap from 0 on, got "
                 f"{','.join(map(str, self.groups))}."
             )
-        if (self.agent_axis == "shard") != (self.devices > 1):
-            raise UsageError(
-                f"agent_axis: expected shard with several devices, and only then, got {self.agent_axis} with "
-                f"devices={self.devices}."
-            )
+        if self.agent_axis == "shard" and self.devices == 1:
+            raise UsageError("agent_axis: expected shard with several devices only, got shard with devices=1.")
         if len(set(self.each("lr"))) > 1 and self.n_models < self.agents:
             raise UsageError("lr: expected one value where agents share models, got several.")
         for risk, level in zip(self.each("risk"), self.each("risk_level"), strict=True):
@@ -140,6 +137,11 @@ class IQNConfig(RunConfig):
     def agents(self) -> int:
         """Agents of the game; a system says so."""
         return 1
+
+    @property
+    def axis(self) -> Literal["vmap", "map", "unroll", "shard"]:
+        """How the models are trained side by side: over the devices if there are several, else as `agent_axis` says."""
+        return "shard" if self.devices > 1 else self.agent_axis
 
     @property
     def model_of(self) -> tuple[int, ...]:

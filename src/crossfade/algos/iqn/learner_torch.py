@@ -1,16 +1,15 @@
-"""The learner of IQN: optimisers, target networks, one update; in torch. Twin: learner_jax.py."""
+"""The learner of IQN: optimisers, one update; in torch. Twin: learner_jax.py."""
 
 import torch
 from torch import Tensor, nn
 
-from ...optim.ema_torch import ema
 from .averages_torch import learned
 from .batch import Batch
 from .config import IQNConfig
 from .losses_torch import model_loss
 from .networks_torch import Policy
 from .optimizer import EPS, names, rates
-from .pure_update_torch import pure_update as pure_update
+from .targets_torch import copy_targets, follow
 
 Info = dict[str, Tensor]
 
@@ -21,23 +20,11 @@ def make_optimizers(config: IQNConfig, policy: Policy) -> dict[str, torch.optim.
     return {name: torch.optim.Adam(model.local.parameters(), lr=rate, eps=EPS) for name, model, rate in each}
 
 
-def follow(policy: Policy, config: IQNConfig) -> None:
-    """target = tau local + (1 - tau) target, for every model."""
-    for model in policy.models:
-        model.target.load_state_dict(ema(model.target.state_dict(), model.local.state_dict(), config.tau))
-
-
-def copy_targets(policy: Policy) -> None:
-    """target = local, for every model."""
-    for model in policy.models:
-        model.target.load_state_dict(model.local.state_dict())
-
-
 def update(policy: Policy, optimizers: dict[str, torch.optim.Adam], batch: Batch, config: IQNConfig) -> Info:
-    """One gradient step of every model, in place, and the means over models of what its loss tells.
+    """One gradient step of every model, and the means over the models of what to log.
 
-    Target networks are copied first if the batch says so, and follow afterwards if the config does. A batch that is
-    not ready teaches nothing: then all that is told is 0, also `learned`.
+    Target networks are copied first if the batch says so, ready or not, and follow after the step if they are soft. A
+    batch that is not ready teaches nothing: then all that is told is 0, also `learned`.
     """
     if batch.copy:
         copy_targets(policy)

@@ -1,4 +1,4 @@
-"""The networks of IQN (Dabney et al. 2018), in JAX. Twin: networks_torch.py, with the same parameter names."""
+"""The networks of IQN (Dabney et al. 2018), in JAX; architecture.py says what they compute. Twin: networks_torch.py."""
 
 import math
 from collections.abc import Mapping
@@ -18,8 +18,9 @@ Linear = RowsLinear | IndependentNoisyLinear
 
 
 class Network(eqx.Module):
-    """Values of all actions at every fraction, as architecture.py has it.
+    """Quantiles of the return of every action, at given fractions; architecture.py has the formulas.
 
+    `noise` is that of a forward pass, as `Architecture.noise_shapes` orders it; without it the weights are their means.
     Parameters are drawn by `draw_parameters`: made here they mean nothing.
     """
 

@@ -1,7 +1,7 @@
-"""The networks of IQN, in torch; architecture.py says what they compute. Twin: networks_jax.py."""
+"""The networks of IQN (Dabney et al. 2018), in torch; architecture.py says what they compute. Twin: networks_jax.py."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from .config import IQNConfig
 
 
 class Network(nn.Module):
-    """Quantiles of the return of every action, at given fractions.
+    """Quantiles of the return of every action, at given fractions; architecture.py has the formulas.
 
     `noise` is that of a forward pass, as `Architecture.noise_shapes` orders it; without it the weights are their means.
+    Parameters are drawn by `draw_parameters`: made here they mean nothing.
     """
 
     def __init__(self, sizes: Architecture):
@@ -56,25 +57,26 @@ class Network(nn.Module):
 
 
 class Model(nn.Module):
-    """A network that learns and one that gives its targets."""
+    """A network that learns and the one that gives its targets."""
 
-    def __init__(self, sizes: Architecture):
+    def __init__(self, local: Network, target: Network):
         super().__init__()
-        self.local, self.target = Network(sizes), Network(sizes)
+        self.local, self.target = local, target
         self.target.requires_grad_(False)
 
 
 class Policy(nn.Module):
-    """The models of a run."""
+    """All models of a run."""
 
-    def __init__(self, sizes: Architecture, n_models: int):
+    def __init__(self, models: Iterable[Model]):
         super().__init__()
-        self.models: Sequence[Model] = nn.ModuleList(Model(sizes) for _ in range(n_models))  # pyright: ignore
+        self.models: Sequence[Model] = nn.ModuleList(models)  # pyright: ignore
 
 
 def make_policy(config: IQNConfig, sizes: Architecture, parameters: Mapping[str, np.ndarray]) -> Policy:
     """The models of a config with the given parameters, by name, in `config.dtype`."""
-    policy = filled(Policy(sizes, config.n_models), parameters, config.dtype)
+    models = (Model(Network(sizes), Network(sizes)) for _ in range(config.n_models))
+    policy = filled(Policy(models), parameters, config.dtype)
     if config.has("attached_target"):
         policy.requires_grad_(True)
     return policy

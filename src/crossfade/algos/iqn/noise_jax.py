@@ -11,7 +11,7 @@ from .config import IQNConfig
 
 
 def draw(key: PRNGKeyArray, game: Game, noise_dim: int, config: IQNConfig) -> Noise:
-    """The randomness of an epoch, from its key: the i-th field is drawn from fold_in(key, i)."""
+    """The randomness of an epoch, from its key: the i-th field of `Noise` is drawn from fold_in(key, i)."""
     keys = Noise(*(jax.random.fold_in(key, i) for i in range(len(Noise._fields))))
     uniform = lambda key, *shape: streams.uniform(key, shape, "float32")
     agents, steps = game.agents, (game.turns, config.worlds, game.agents)
@@ -30,7 +30,7 @@ def draw(key: PRNGKeyArray, game: Game, noise_dim: int, config: IQNConfig) -> No
 
 
 def _order(uniform: Float32[Array, "turns agents"], config: IQNConfig) -> Int32[Array, "turns agents"]:
-    """The agents in the order in which they act, in every turn."""
+    """The agents in the order in which they act, in every turn; all games share it."""
     if config.order == "shuffled":
         return jnp.argsort(uniform, axis=-1, stable=True).astype(jnp.int32)
     turn, agent = (jax.lax.broadcasted_iota(jnp.int32, uniform.shape, axis) for axis in (0, 1))

@@ -1,4 +1,4 @@
-"""Drawing all randomness of an epoch, in NumPy. Twin: noise_jax.py."""
+"""The randomness of an epoch, drawn in NumPy. Twin: noise_jax.py, bit for bit."""
 
 import numpy as np
 from jaxtyping import Int32, UInt32
@@ -10,7 +10,7 @@ from .config import IQNConfig
 
 
 def draw(key: UInt32[np.ndarray, "2"], game: Game, noise_dim: int, config: IQNConfig) -> Noise:
-    """The randomness of one epoch, from its key: field i of `Noise` comes from fold_in(key, i)."""
+    """The randomness of an epoch, from its key: the i-th field of `Noise` is drawn from fold_in(key, i)."""
     each = (game.turns, config.worlds, game.agents)
     keys = Noise(*(random.fold_in(key, i) for i in range(len(Noise._fields))))
     return Noise(
@@ -28,7 +28,7 @@ def draw(key: UInt32[np.ndarray, "2"], game: Game, noise_dim: int, config: IQNCo
 
 
 def _order(key: UInt32[np.ndarray, "2"], game: Game, config: IQNConfig) -> Int32[np.ndarray, "turns agents"]:
-    """The agents in the order in which they act, for every turn; all worlds share it."""
+    """The agents in the order in which they act, in every turn; all games share it."""
     if config.order == "shuffled":
         return np.argsort(random.uniform(key, (game.turns, game.agents)), axis=-1, kind="stable").astype(np.int32)
     first = np.arange(game.turns, dtype=np.int32) * (config.order == "rotated")

@@ -1,4 +1,4 @@
-"""Replay that stacks frames, in JAX. Twin: replay_numpy.py. The specification is replay.py."""
+"""Replay that stacks frames, in JAX; replay.py is its specification. Twin: replay_numpy.py."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from .replay import gap, rows
 
 
 def start(config: IQNConfig, game: Game) -> Replay:
-    """An empty replay."""
+    """Replay before the first episode."""
     shape = config.worlds, game.agents, config.memory
     zero = jnp.zeros((), jnp.int32)
     return Replay(
@@ -27,7 +27,7 @@ def start(config: IQNConfig, game: Game) -> Replay:
 
 
 def open_episode(replay: Replay, config: IQNConfig) -> tuple[Replay, Int8[Array, "worlds agents gap observation"]]:
-    """The replay with the gap before an episode, and every agent's history at its start."""
+    """Replay with the gap before an episode, and every agent's history at its start, oldest first."""
     place = _around(replay.index, range(gap(config)), config)
     history = replay.observation[:, :, place]
     opened = _passed(replay._replace(turn=replay.turn.at[place].set(-1)), gap(config), config)
@@ -42,7 +42,7 @@ def open_episode(replay: Replay, config: IQNConfig) -> tuple[Replay, Int8[Array,
 
 
 def store(replay: Replay, episode: Episode, config: IQNConfig) -> Replay:
-    """The replay with an episode, after its gap."""
+    """Replay with an episode of every game, after its gap."""
     turns = len(episode.action)
     n = rows(config, turns)
     place = _around(replay.index, range(n), config)
@@ -60,7 +60,7 @@ def store(replay: Replay, episode: Episode, config: IQNConfig) -> Replay:
 
 
 def steps_ahead(replay: Replay, turns: int, config: IQNConfig) -> Int32[Array, " memory"]:
-    """How many turns the window of every row looks ahead, m."""
+    """Turns from the state to the next state of the window that ends in each row, m."""
     if config.has("discount_only"):
         return jnp.ones_like(replay.turn)
     if config.has("unmarked_ends"):
@@ -70,7 +70,7 @@ def steps_ahead(replay: Replay, turns: int, config: IQNConfig) -> Int32[Array, "
 
 
 def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[Array, " memory"]:
-    """Whether the window of every row can be drawn."""
+    """Whether the window that ends in each row can be drawn."""
     row, before = jnp.arange(config.memory, dtype=jnp.int32), gap(config)
     found = jnp.ones_like(replay.turn, bool) if config.has("gap_rows") else _is_turn(replay, turns)
     if config.has("straddling_windows") or config.has("lagging_size"):
@@ -87,7 +87,11 @@ def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[Array, " mem
 def sample(
     replay: Replay, choice: Float32[Array, "agents rows"], turns: int, config: IQNConfig
 ) -> tuple[Transitions, Bool[Array, ""]]:
-    """A batch of each agent, its fractions and noise left out, and whether replay held enough for it."""
+    """A batch of each agent, its fractions and noise left out, and whether replay held enough for it.
+
+    It is drawn without replacement: by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows
+    that can be drawn.
+    """
     can = drawable(replay, turns, config)
     ready = config.worlds * can.sum(dtype=jnp.int32) >= config.batch_size
     drawn = _smallest(jnp.where(jnp.tile(can, config.worlds)[None], choice, 2), config.batch_size)
@@ -137,6 +141,7 @@ def _smallest(numbers: Float32[Array, "agents rows"], n: int) -> Int32[Array, "a
 
 
 def _is_turn(replay: Replay, turns: int) -> Bool[Array, " memory"]:
+    """Whether a row holds a turn: not a gap, nor the observation after the last turn."""
     return (replay.turn >= 0) & (replay.turn < turns)
 
 

@@ -29,7 +29,7 @@ def start(config: IQNConfig, game: Game) -> Replay:
 def open_episode(
     replay: Replay, config: IQNConfig
 ) -> tuple[Replay, Int8[np.ndarray, "worlds agents frames_before observation"]]:
-    """Replay with the gap before an episode, and the history with which its agents begin, oldest first."""
+    """Replay with the gap before an episode, and every agent's history at its start, oldest first."""
     observation, action, reward, turn = replay[:4]
     passed = (replay.index + np.arange(gap(config))) % config.memory
     turn = turn.copy()
@@ -43,7 +43,7 @@ def open_episode(
 
 
 def store(replay: Replay, episode: Episode, config: IQNConfig) -> Replay:
-    """Replay with an episode of every world, after its gap."""
+    """Replay with an episode of every game, after its gap."""
     observation, action, reward, turn = (array.copy() for array in replay[:4])
     turns = len(episode.action)
     passed = (replay.index + np.arange(rows(config, turns))) % config.memory
@@ -88,9 +88,10 @@ def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[np.ndarray, 
 def sample(
     replay: Replay, choice: Float32[np.ndarray, "agents ranks"], turns: int, config: IQNConfig
 ) -> tuple[Transitions, Bool[np.ndarray, ""]]:
-    """A batch of each agent, without replacement and without the noise of its update; whether it can be learned from.
+    """A batch of each agent, its fractions and noise left out, and whether replay held enough for it.
 
-    It is drawn by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows that can be drawn.
+    It is drawn without replacement: by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows
+    that can be drawn.
     """
     can = drawable(replay, turns, config)
     ready = np.asarray(config.worlds * can.sum() >= config.batch_size)

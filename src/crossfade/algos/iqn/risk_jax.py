@@ -1,4 +1,4 @@
-"""Attitudes to risk as distortions of the quantile fractions that agents act by, in JAX. Twin: risk_torch.py.
+"""Attitudes to risk as distortions of the quantile fractions that agents act by, in JAX. Twin: risk_numpy.py.
 
 Dabney et al. 2018, section 3.1. Fractions from 0 on and below 1 stay within [0, 1].
 """
@@ -9,19 +9,23 @@ from jaxtyping import Array, Float
 
 from .config import IQNConfig, Risk
 
+_SATURATED = 100.0  # beyond it eta changes nothing more of wang: Phi is 0 or 1 in float64
+
 
 def distort(fractions: Float[Array, "*n"], risk: Risk, level: int | float) -> Float[Array, "*n"]:
-    """The fractions by which an agent of this attitude acts.
+    """The fractions by which an agent of this attitude acts, in the dtype of those given; eta is the level.
 
-    neutral: tau; cvar: eta tau; wang: Phi(Phi^-1(tau) + eta);
-    power: tau^(1 / (1 + |eta|)) if eta >= 0, 1 - (1 - tau)^(1 / (1 + |eta|)) otherwise.
+    neutral   tau
+    cvar      eta tau
+    wang      Phi(Phi^-1(tau) + eta)
+    power     tau^(1 / (1 + |eta|)) if eta >= 0, 1 - (1 - tau)^(1 / (1 + |eta|)) otherwise
     """
     if risk == "neutral":
         return fractions
     if risk == "cvar":
         return level * fractions
     if risk == "wang":
-        return ndtr(ndtri(fractions) + level)
+        return ndtr(ndtri(fractions) + min(max(level, -_SATURATED), _SATURATED))
     exponent = 1 / (1 + abs(level))
     return fractions**exponent if level >= 0 else 1 - (1 - fractions) ** exponent
 

@@ -21,7 +21,11 @@ class Act(Protocol):
     def __call__(
         self, agent: Agent, stack: Float[Array, "worlds stacked"], fractions: Float[Array, "worlds quantiles"], /
     ) -> Int32[Array, " worlds"]:
-        """The greedy action of an agent in every game, of what it sees now and saw before."""
+        """The greedy action of an agent in every game, (worlds,) int32.
+
+        `stack`, (worlds, frames * observation), is what it saw before and sees now, oldest first; `fractions`, (worlds,
+        acting_quantiles), are distorted already. Both are in the dtype of the networks.
+        """
         ...
 
 
@@ -36,7 +40,8 @@ def play(
     """An episode of every game, and the states in which they end.
 
     `history` is what agents saw before the episode. An agent acts at random where `noise.explore` is below its epsilon,
-    and greedily elsewhere, on the observations it has seen, oldest first, by fractions distorted as `risk` says.
+    and greedily elsewhere: `act` is not asked if it explores in every game, and is given the observations that the
+    agent has seen, oldest first, and fractions distorted as `risk` says.
     """
     # What agents see goes into one array that the loops carry: on a CPU, an episode of one game that all explore takes
     # 0.7 times as long as with a history handed on. The loop over agents written out is no faster and compiles longer.
@@ -90,7 +95,7 @@ def play(
 
 
 def returns(episode: Episode) -> dict[str, Float[Array, ""]]:
-    """The sum of rewards over the turns, of all agents and of each, as means over the games."""
+    """To be logged: the sum of rewards over the turns, of all agents and of each, as means over the games."""
     each = episode.reward.sum(0).mean(0)
     return {"return": each.sum()} | {f"return_{agent}": each[agent] for agent in range(len(each))}
 

@@ -1,4 +1,4 @@
-"""Playing an episode of every world on the host, by a policy of either framework. Twin: rollout_jax.py."""
+"""Playing an episode of every game on the host, by a policy of either framework. Twin: rollout_jax.py."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,17 +9,20 @@ from ...envs.game import Game
 from .batch import Episode, Noise
 from .config import IQNConfig
 from .replay import gap
-from .risk_numpy import distort
+from .risk_numpy import distort_all
 
 
 @runtime_checkable
 class Act(Protocol):
-    """The greedy action of an agent in every world, (worlds,) int32.
+    """Agents at work."""
 
-    `stack` (worlds, frames * observation) and `fractions` (worlds, acting_quantiles) are in the dtype of the networks.
-    """
+    def __call__(self, agent: int, stack: np.ndarray, fractions: np.ndarray, /) -> np.ndarray:
+        """The greedy action of an agent in every game, (worlds,) int32.
 
-    def __call__(self, agent: int, stack: np.ndarray, fractions: np.ndarray, /) -> np.ndarray: ...
+        `stack`, (worlds, frames * observation), is what it saw before and sees now, oldest first; `fractions`, (worlds,
+        acting_quantiles), are distorted already. Both are in the dtype of the networks.
+        """
+        ...
 
 
 def play(
@@ -30,9 +33,11 @@ def play(
     epsilon: Float[np.ndarray, " agents"],
     config: IQNConfig,
 ) -> tuple[Episode, Any]:
-    """An episode of every world, and the states in which it ends.
+    """An episode of every game, and the states in which they end.
 
-    An agent acts at random where `noise.explore` is below its epsilon; `act` is not asked if that is so in all worlds.
+    `history` is what agents saw before the episode. An agent acts at random where `noise.explore` is below its epsilon,
+    and greedily elsewhere: `act` is not asked if it explores in every game, and is given the observations that the
+    agent has seen, oldest first, and fractions distorted as `risk` says.
     """
     turns, agents, before = game.turns, range(game.agents), gap(config)
     # All frames of the episode in a row, the history first: the stack of turn t are `frames` rows from t on.
@@ -42,9 +47,7 @@ def play(
     reward = np.empty(action.shape, np.float32)
     explore = noise.explore < epsilon.astype(np.float32)
     everywhere, nowhere = explore.all(1).tolist(), (~explore.any(1)).tolist()
-    risks = zip(config.each("risk"), config.each("risk_level"), strict=True)
-    acting = noise.acting.astype(config.dtype, copy=False)
-    fractions = [distort(acting[:, :, agent], *risk) for agent, risk in enumerate(risks)]
+    fractions = distort_all(noise.acting.astype(config.dtype, copy=False), config)
 
     def decide(t: int, agent: int, state: Any) -> np.ndarray:
         """What an agent does, on what it sees now."""
@@ -53,7 +56,7 @@ def play(
         if everywhere[t][agent]:
             return random
         stack = frames[:, agent, t : t + config.frames].astype(config.dtype).reshape(config.worlds, -1)
-        greedy = act(agent, stack, fractions[agent][t])
+        greedy = act(agent, stack, fractions[t, :, agent])
         return greedy if nowhere[t][agent] else np.where(explore[t, :, agent], random, greedy)
 
     state = game.begin(noise.start)
@@ -77,6 +80,6 @@ def play(
 
 
 def returns(episode: Episode) -> dict[str, float]:
-    """To be logged: the sum of the rewards of all agents, and that of each; means over worlds."""
+    """To be logged: the sum of rewards over the turns, of all agents and of each, as means over the games."""
     each = episode.reward.sum(0, dtype=np.float64).mean(0).tolist()
     return {"return": float(sum(each))} | {f"return_{agent}": value for agent, value in enumerate(each)}

@@ -22,7 +22,7 @@ Number = int | Integer[Array, "..."]
 
 @dataclass(frozen=True)
 class Treasurehunt:
-    """See `TreasurehuntParams`."""
+    """See `TreasurehuntParams`. Methods take games of any batch shape, also a single one."""
 
     params: TreasurehuntParams
 
@@ -51,6 +51,7 @@ class Treasurehunt:
         return self.params.inner
 
     def begin(self, uniform: Float32[Array, "*batch inner"]) -> State:
+        """Maps without items, with the agents on the cells that have the smallest numbers."""
         p, batch = self.params, uniform.shape[:-1]
         first = np.argsort(uniform, axis=-1, kind="stable")[..., : p.agents]
         grid, place = np.broadcast_to(p.empty_map, (*batch, p.rows, p.columns)).copy(), self._inner[first]
@@ -60,6 +61,7 @@ class Treasurehunt:
         return State(grid, place, role)
 
     def start_turn(self, state: State, uniform: Float32[Array, "*batch inner"]) -> State:
+        """Items appear in empty cells."""
         p, margin, grid = self.params, self.params.radius + 1, state.grid.copy()
         inner = grid[..., margin : p.rows - margin, margin : p.columns - margin]
         uniform = uniform.reshape(inner.shape)
@@ -68,6 +70,7 @@ class Treasurehunt:
         return state._replace(grid=grid)
 
     def observe(self, state: State, agent: Number) -> Int8[Array, "*batch observation"]:
+        """The window around an agent, one channel after the other; its role, if there are roles."""
         p, batch = self.params, state.place.shape[:-1]
         who = _starts(batch, p.agents) + agent
         centre = _starts(batch, self._cells) + state.place.reshape(-1)[who]
@@ -80,6 +83,7 @@ class Treasurehunt:
     def move(
         self, state: State, agent: Number, action: Integer[Array, "*batch"], uniform: Float32[Array, "*batch"]
     ) -> tuple[State, Float32[Array, "*batch"]]:
+        """The games after one agent has acted, and its reward."""
         p, batch = self.params, state.place.shape[:-1]
         who, origin = _starts(batch, p.agents) + agent, _starts(batch, self._cells)
         grid, place, role = state.grid.copy(), state.place.copy(), state.role
@@ -97,6 +101,7 @@ class Treasurehunt:
         order: Integer[Array, "*batch agents"],
         uniform: Float32[Array, "*batch agents"],
     ) -> tuple[State, Float32[Array, "*batch agents"]]:
+        """The games after all agents have acted at once, and their rewards."""
         p, batch = self.params, state.place.shape[:-1]
         grid, place, role = state.grid.copy(), state.place.copy(), state.role
         cells, origin = grid.reshape(-1), _starts(batch, self._cells)
