@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from .errors import UsageError, nearest
 from .loading import load_attribute
 
-SYSTEMS = ("gflownet", "trading")
+SYSTEMS = ("gflownet", "trading", "treasurehunt")
 ENTRY_POINTS = "crossfade.systems"
 
 

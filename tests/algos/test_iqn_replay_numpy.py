@@ -21,6 +21,7 @@ from crossfade.random import random_numpy as random
 @dataclass(frozen=True)
 class Config(IQNConfig):
     players: int = 1
+    n_step: int = 3
 
     @property
     def agents(self):

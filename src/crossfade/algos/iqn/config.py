@@ -59,8 +59,9 @@ class IQNConfig(RunConfig):
     """Transitions of each agent in a gradient step."""
     frames: Annotated[int, Range(1, 100)] = 5
     """Observations that a network sees, the present one and those before it."""
-    n_step: Annotated[int, Range(1, 100)] = 3
-    """Rewards that a target sums before it bootstraps."""
+    n_step: Annotated[int, Range(1, 100)] = 1
+    """Rewards that a target sums before it bootstraps. They are not corrected for actions that the policy would not
+    have taken: with much exploration more than one teaches the value of exploring."""
     ends: Literal["bootstrap", "terminal"] = "bootstrap"
     """Whether the value goes on where an episode is cut off."""
     quantiles: Count = 12

@@ -46,7 +46,7 @@ def play(
     # What agents see goes into one array that the loops carry: on a CPU, an episode of one game that all explore takes
     # 0.7 times as long as with a history handed on. The loop over agents written out is no faster and compiles longer.
     worlds, agents, before = history.shape[:3]
-    numbers, zero = jnp.arange(agents, dtype=jnp.int32), jnp.int32(0)
+    numbers, none = jnp.arange(agents, dtype=jnp.int32), jnp.zeros((), jnp.int32)
     epsilon = epsilon.astype(jnp.float32)
     following = jnp.zeros((worlds, agents, game.turns, game.observation_dim), jnp.int8)
 
@@ -67,8 +67,8 @@ def play(
             state, frames, action, reward = carry
             if config.moves == "sequential":
                 seen = game.observe(state, agent)[:, None, None]
-                frames = jax.lax.dynamic_update_slice(frames, seen, (zero, agent, t + before, zero))
-                stack = jax.lax.dynamic_slice(frames, (zero, agent, t, zero), (worlds, 1, before + 1, seen.shape[-1]))
+                frames = jax.lax.dynamic_update_slice(frames, seen, (none, agent, t + before, none))
+                stack = jax.lax.dynamic_slice(frames, (none, agent, t, none), (worlds, 1, before + 1, seen.shape[-1]))
                 action = jax.lax.dynamic_update_index_in_dim(action, decide(agent, stack[:, 0]), agent, 1)
             state, gain = game.move(state, agent, _own(action, agent), _own(drawn.reward, agent))
             return (state, frames, action, jax.lax.dynamic_update_index_in_dim(reward, gain, agent, 1)), None
