@@ -36,6 +36,9 @@ The published system does otherwise, and each fault can be kept (`IQNConfig.quir
     Q8 discount_only       m = 1 and the reward is that of row j alone, but the discount is gamma^n_step (0 as above)
 """
 
+import numpy as np
+from jaxtyping import Float
+
 from ...errors import UsageError
 from .config import IQNConfig
 
@@ -48,6 +51,12 @@ def gap(config: IQNConfig) -> int:
 def rows(config: IQNConfig, turns: int) -> int:
     """Rows that an episode is stored in, its gap left out."""
     return turns + (not config.has("gap_bootstrap"))
+
+
+def powers(config: IQNConfig) -> Float[np.ndarray, "agents powers"]:
+    """gamma^0 to gamma^n_step of each agent, rounded from float64."""
+    # By Python's power, which is that of C: NumPy's of an array may differ in the last bit, by machine.
+    return np.array([[gamma**k for k in range(config.n_step + 1)] for gamma in config.each("gamma")], config.dtype)
 
 
 def check_sizes(config: IQNConfig, turns: int) -> None:

@@ -2,13 +2,12 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int8, Int32
 
 from ...envs.game import Game
 from .batch import Episode, Replay, Transitions
 from .config import IQNConfig
-from .replay import gap, rows
+from .replay import gap, powers, rows
 
 
 def start(config: IQNConfig, game: Game) -> Replay:
@@ -104,16 +103,15 @@ def sample(
         frames = replay.observation[world[..., None], agent[..., None], place]
         return frames.reshape(*drawn.shape, -1).astype(config.dtype)
 
-    gamma = np.array(config.each("gamma"), np.float64)[:, None]
-    powers = (gamma ** np.arange(config.n_step + 1)).astype(config.dtype)
+    gammas = powers(config)
     longest = 1 if config.has("discount_only") else config.n_step
     place = _around(row, range(longest), config)
     rewards = replay.reward[world[..., None], agent[..., None], place].astype(config.dtype)
     reward = jnp.zeros(drawn.shape, config.dtype)
     for k in range(longest):
-        reward += jnp.where(k < ahead, jnp.asarray(powers[:, k : k + 1]) * rewards[..., k], 0)
+        reward += jnp.where(k < ahead, jnp.asarray(gammas[:, k : k + 1]) * rewards[..., k], 0)
     exponent = jnp.full_like(ahead, config.n_step) if config.has("discount_only") else ahead
-    discount = jnp.asarray(powers)[agent, exponent]
+    discount = jnp.asarray(gammas)[agent, exponent]
     valid = jnp.ones(drawn.shape, config.dtype)
     if not config.has("unmarked_ends"):
         if config.ends == "terminal":

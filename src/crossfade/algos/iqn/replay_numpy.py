@@ -4,12 +4,12 @@ All are pure functions: what they are given stays as it is.
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int8, Int32
+from jaxtyping import Bool, Float32, Int8, Int32
 
 from ...envs.game import Game
 from .batch import Episode, Replay, Transitions
 from .config import IQNConfig
-from .replay import gap, rows
+from .replay import gap, powers, rows
 
 
 def start(config: IQNConfig, game: Game) -> Replay:
@@ -100,7 +100,7 @@ def sample(
     world, row = np.divmod(chosen, config.memory)
     agent = np.arange(len(chosen))[:, None]
     turn, ahead = replay.turn[row], steps_ahead(replay, turns, config)[row]
-    powers = _powers(config)
+    gammas = powers(config)
 
     stack = np.arange(-gap(config), 1)
     window = (row[..., None] + stack) % config.memory
@@ -110,8 +110,8 @@ def sample(
     reward = np.zeros(row.shape, config.dtype)
     for k in range(int(ahead.max())):
         later = replay.reward[world, agent, (row + k) % config.memory].astype(config.dtype)
-        reward = np.where(k < ahead, reward + powers[:, k : k + 1] * later, reward)
-    discount = powers[agent, np.full_like(ahead, config.n_step) if config.has("discount_only") else ahead]
+        reward = np.where(k < ahead, reward + gammas[:, k : k + 1] * later, reward)
+    discount = gammas[agent, np.full_like(ahead, config.n_step) if config.has("discount_only") else ahead]
     valid = np.ones(row.shape, config.dtype)
     if not config.has("unmarked_ends"):
         if config.ends == "terminal":
@@ -139,8 +139,3 @@ def _advanced(replay: Replay, passed: int, config: IQNConfig) -> tuple[np.ndarra
 def _is_turn(replay: Replay, turns: int) -> Bool[np.ndarray, " memory"]:
     """Whether a row holds a turn: not a gap, nor the observation after the last turn."""
     return (replay.turn >= 0) & (replay.turn < turns)
-
-
-def _powers(config: IQNConfig) -> Float[np.ndarray, "agents powers"]:
-    """gamma^0 to gamma^n_step of each agent, rounded from float64."""
-    return np.array([[gamma**k for k in range(config.n_step + 1)] for gamma in config.each("gamma")], config.dtype)
