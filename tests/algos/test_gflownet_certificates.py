@@ -110,14 +110,15 @@ def measured(policy, value):
     return value.item(), {name: g.numpy() for name, g in zip(dict(policy.named_parameters()), found, strict=True)}
 
 
-# One execution and a few losses for every environment in the default run, each loss with each execution somewhere.
+# Each loss with each execution once in the default run, in one world of each environment; torch has all worlds above.
+ONE_OF_EACH = list({type(params): params for params in reversed(WORLDS)}.values())[::-1]
 FEW = [
     (
         params,
         EXECUTIONS[i % 3],
         [loss for k, loss in enumerate(LOSSES) if (i // 3 + k) % 3 == 0 and loss in losses_for(params)],
     )
-    for i, params in enumerate(WORLDS)
+    for i, params in enumerate(ONE_OF_EACH)
 ]
 ALL = [(params, execution, losses_for(params)) for params in WORLDS for execution in EXECUTIONS]
 

@@ -30,6 +30,7 @@ def trained(config, *chunks):
     return losses, policy
 
 
+@pytest.mark.slow
 def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
     config = tiny(epsilon=0.1, clip_norm=1.0, layers=1)
     reference, _ = trained(replace(config, execution="dense"), 12)
@@ -46,7 +47,7 @@ def test_repeated_calls_compile_once():
     assert training_jax.train._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("layers, dtype", [(1, "float64"), (2, "float32")])
+@pytest.mark.parametrize("layers, dtype", [(1, "float64"), pytest.param(2, "float32", marks=pytest.mark.slow)])
 def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype):
     with jax.enable_x64(dtype == "float64"):
         env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")
@@ -63,6 +64,7 @@ def test_an_unresolved_execution_is_refused():
         trained(tiny(dtype="float32"), 1)
 
 
+@pytest.mark.slow
 def test_trajectory_balance_learns_the_target():
     params = HypergridParams(2, 8)
     config = tiny(env=params, hidden=64, batch_size=64, dtype="float32", execution="table", lr=3e-3)

@@ -36,7 +36,9 @@ def alone(config, steps):
     ("loss", "execution", "settings", "varied"),
     [
         ("tb", "table", {}, ("seed", "lr", "lr_z", "epsilon", "temperature")),
-        ("subtb", "dense", {"replay_batch": 2, "replay_capacity": 3}, ("subtb_lambda",)),
+        pytest.param(
+            "subtb", "dense", {"replay_batch": 2, "replay_capacity": 3}, ("subtb_lambda",), marks=pytest.mark.slow
+        ),
         pytest.param("tb", "unique", {"clip_norm": 1.0, "lr_period": 3}, ("lr",), marks=pytest.mark.slow),
     ],
 )

@@ -185,7 +185,11 @@ ERRORS = {
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name, kind", [*((name, "step") for name in ERRORS), ("inside the program", "epoch")])
+@pytest.mark.parametrize(
+    "name, kind",
+    [pytest.param(name, "step", marks=pytest.mark.slow if name.startswith("another") else ()) for name in ERRORS]
+    + [("inside the program", "epoch")],
+)
 def test_an_error_changes_nothing(name, kind, x64):
     change, words = ERRORS[name]
     run = Run(delicate_loss, updates=12)
