@@ -64,7 +64,6 @@ def test_an_unresolved_execution_is_refused():
         trained(tiny(dtype="float32"), 1)
 
 
-@pytest.mark.slow
 def test_trajectory_balance_learns_the_target():
     params = HypergridParams(2, 8)
     config = tiny(env=params, hidden=64, batch_size=64, dtype="float32", execution="table", lr=3e-3)

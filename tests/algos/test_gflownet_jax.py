@@ -252,7 +252,8 @@ def sampled():
     with jax.enable_x64(True):
         env, config = Hypergrid(HypergridParams(2, 5)), tiny(batch_size=16)
         policy, _, _ = started(config, env)
-        noise = noise_jax.draw(jax.random.key(1), env.max_steps, 16, env.n_actions, "float64")
+        draw = jax.jit(lambda key: noise_jax.draw(key, env.max_steps, 16, env.n_actions, "float64"))
+        noise = draw(jax.random.key(1))
 
         @jax.jit
         def every_way(policy, noise):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import equinox as eqx
@@ -26,7 +27,7 @@ from crossfade.systems.gflownet.discrete_torch import System as TorchSystem
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.trainers.system import Snapshot
 from crossfade.trainers.training import train
-from default_run import few_of
+from default_run import few, few_of
 
 SMALL = ("hidden=8", "batch_size=6", "dtype=float64")
 GRID = ("env=hypergrid", "env.length=4")
@@ -183,11 +184,12 @@ def same_buffer(one: Snapshot, other: Snapshot) -> bool:
 
 
 ABOVE = [mode for mode in MODES if mode != "torch"]
+QUICK = ("torch_pure", "jax_policy", "jax_full")  # the contract has runs in all modes
 RUNS = [
     pytest.param(
         mode,
         words,
-        marks=() if case == "weighted, fixed" else pytest.mark.slow,
+        marks=() if case == "weighted, fixed" and mode in QUICK else pytest.mark.slow,
         id=f"{mode}, {case}",
     )
     for mode in ABOVE
@@ -209,7 +211,7 @@ def test_what_is_replayed_and_how_makes_a_difference():
     assert buffer is not None and int(buffer["size"]) == 5  # full, so that places are fought for
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", few(MODES, "torch", *QUICK))
 def test_a_run_with_a_buffer_resumes_bit_for_bit(mode):
     run = whole(mode, FIXED)
     metrics, end = second_half(mode, FIXED, run.half)
@@ -218,10 +220,14 @@ def test_a_run_with_a_buffer_resumes_bit_for_bit(mode):
     assert same_buffer(run.end, end)
 
 
-SWITCHES = [("torch", mode) for mode in ABOVE] + [("jax_full", "torch")]
+SWITCHES = {
+    f"{first} to {second}": (first, second) for first, second in [*product(["torch"], ABOVE), ("jax_full", "torch")]
+}
 
 
-@pytest.mark.parametrize(("first", "second"), SWITCHES, ids=[" to ".join(pair) for pair in SWITCHES])
+@pytest.mark.parametrize(
+    ("first", "second"), few_of(SWITCHES, *(name for name in SWITCHES if "minimal" not in name), many=True)
+)
 def test_a_run_with_a_buffer_may_change_its_mode_in_the_middle(first, second):
     metrics, end = second_half(second, FIXED, whole(first, FIXED).half)
     run = whole("torch", FIXED)

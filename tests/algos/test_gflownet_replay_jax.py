@@ -345,6 +345,7 @@ def test_the_exact_objective_is_trained_in_both_jax_modes(x64):
         system(objective="expected", env=HypergridParams(10, 16))
 
 
+@pytest.mark.slow
 def test_evaluation_samples_without_exploring(x64):
     run, key = system(epsilon=1.0, temperature=9.0), random_numpy.key(5)
     policy = jax.tree.map(lambda leaf: 9 * leaf, run.make_policy(run.parameters()))  # a fresh one is nearly random

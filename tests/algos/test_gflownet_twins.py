@@ -60,12 +60,12 @@ PROBLEMS = [
     for world in (("env=grid",), SMALL_BITS, ("env=toy",))
 ]
 CASES = [
-    (("loss=fm", "env=toy"), 30),
-    pytest.param(("loss=tb", "env=toy"), 30, marks=pytest.mark.slow),
-    *(pytest.param(words, 200, marks=pytest.mark.slow) for words in PROBLEMS),
+    *((words, 30) for words in (("loss=tb", "env=toy"), ("loss=fm", "env=toy"))),
+    *((words, 200) for words in PROBLEMS),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "iterations"), CASES)
 def test_iterations_from_one_key_are_the_same(words, iterations):
     ours, theirs = (trained(mode, words, iterations) for mode in ("torch", "jax_full"))

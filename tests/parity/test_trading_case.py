@@ -19,7 +19,8 @@ def test_the_learner_is_the_same_but_for_rounding():
     assert {row.level for row in report.rows if row.verdict is not None} == set(LEARNER)
 
 
-@pytest.mark.parametrize("words", [(), pytest.param(("env.phase=1", "rules=seed_jax"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("env.phase=1", "rules=seed_jax")])
 def test_accounts_are_equal_to_the_last_bit(words):
     report = parity.check(trading(*words), ["env"], dtype="float64")
     rewards = "seed" in " ".join(words)  # the published rewards are floats throughout
