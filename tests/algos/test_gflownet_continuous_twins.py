@@ -147,7 +147,7 @@ def gradients(config, losses):
         pytest.param("torus", "shared", LOSSES, marks=pytest.mark.slow),
         ("torus", "shared", ("db", "fldb")),
         pytest.param("cube", "learned", ("vargrad",), marks=pytest.mark.slow),
-        ("cube", "fixed", ("subtb",)),
+        pytest.param("cube", "fixed", ("subtb",), marks=pytest.mark.slow),
     ],
 )
 def test_losses_and_gradients_are_the_same(world, backward, losses):

@@ -40,6 +40,7 @@ def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
         np.testing.assert_allclose(losses, reference, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_repeated_calls_compile_once():
     config = tiny(dtype="float32", execution="table", batch_size=4)
     before = training_jax.train._cache_size()

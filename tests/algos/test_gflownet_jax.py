@@ -309,7 +309,8 @@ def test_sampled_actions_are_valid_and_undone_by_their_parents(sampled):
 # Nodes
 
 
-@pytest.mark.parametrize("loss", few(("tb", "subtb", "fm"), "fm"))
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ("tb", "subtb", "fm"))
 def test_every_execution_has_the_same_loss_and_gradient(sampled, loss, x64):
     env, _, _, trajectories = sampled
     trajectories, parents = jax.tree.map(jnp.asarray, trajectories["scan"]), loss == "fm"

@@ -101,6 +101,7 @@ def test_a_double_step_survives_the_neutral_form_of_the_optimiser(x64):
 # A finished object keeps its ordinary parents
 
 
+@pytest.mark.slow
 def test_with_the_wrong_mask_a_policy_of_another_target_has_no_loss(x64):
     env, graph = Tabular(SMALL), graph_of(SMALL)
     share = np.random.default_rng(0).uniform(0.2, 0.9, env.n_states)
