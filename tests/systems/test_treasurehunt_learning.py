@@ -1,4 +1,4 @@
-"""Treasurehunt is learned: greedy return after 500 epochs, in the torch loop and in the compiled one; memory is flat."""
+"""Treasurehunt is learned: greedy return after 500 epochs, in the torch loop and compiled; memory is flat."""
 
 import resource
 
