@@ -1,6 +1,6 @@
 """Treasurehunt: several agents on one map, each learning by an implicit quantile network of its own."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="treasurehunt",
@@ -70,6 +70,9 @@ RECORD = System(
         Measure("train/loss", "loss"),
     ),
     score="eval/return",
+    verbs={
+        "tune": Item("how agents are best trained side by side here", "crossfade.systems.treasurehunt.verbs.tune:Tune"),
+    },
     # A map on which something happens, and a ring that is full after two epochs.
     tiny=(
         "env.height=6",
