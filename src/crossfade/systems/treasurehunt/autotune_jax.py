@@ -48,7 +48,7 @@ def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, 
 def _way(config: TreasurehuntConfig) -> Callable[[], Any]:
     """An update of all models on some transitions."""
     system = System(config)
-    policy = system.make_policy(system.parameters())
+    policy: Any = system.make_policy(system.parameters())
     states = {name: tx.init(policy) for name, tx in system.make_optimizers(policy).items()}
     # What transitions hold changes no time: those of replay before the first episode, taken for ready.
     batch, _ = system.collect(policy, jax.tree.map(np.asarray, system.start_buffer()), 0)

@@ -26,7 +26,7 @@ def nearest(params: TreasurehuntParams) -> rollout_numpy.Act:
 
     def act(agent: int, stack: np.ndarray, fractions: np.ndarray) -> np.ndarray:
         seen = stack[:, -params.observation_dim :][:, : len(params.channels) * size**2]
-        there = seen.reshape(len(stack), -1, size**2)[:, good].any(1)
+        there: np.ndarray = seen.reshape(len(stack), -1, size**2)[:, good].sum(1) > 0
         chosen = np.where(there, steps, 2 * size).argmin(1)
         wander = (fractions[:, 0] * len(ACTIONS)).astype(np.int32)
         return np.where(there.any(1), towards[chosen], wander)
