@@ -4,13 +4,14 @@ import json
 import math
 import pickle
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from crossfade import checkpoint, config as settings
-from crossfade.algos.iqn import networks_jax
+from crossfade.algos.iqn import networks_jax, networks_torch
 from crossfade.algos.iqn.architecture import architecture
 from crossfade.cli import main
 from crossfade.errors import CheckpointError, NoCounterpart, UsageError
@@ -148,11 +149,12 @@ def test_the_networks_compute_the_same_here(tmp_path):
     sizes = architecture(one, one.env.observation_dim, ACTIONS)
     x, fractions = torch.randn(5, INPUTS), torch.rand(5, 3)
     expected = agent.nets["local"](x, fractions).detach().numpy()
-    ours = find("treasurehunt")
-    policy = make_trainer(ours, one, Snapshot(found.parameters)).policy
+    policy = networks_torch.make_policy(one, sizes, found.parameters)
     np.testing.assert_allclose(policy.models[0].local(x, fractions, None).detach(), expected, atol=1e-6)
     policy = networks_jax.make_policy(one, sizes, found.parameters)
-    np.testing.assert_allclose(policy.models[0].local(x.numpy(), fractions.numpy(), None), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        policy.models[0].local(jnp.asarray(x), jnp.asarray(fractions), None), expected, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("mode", ["torch", "jax_policy", "jax_full"])
