@@ -9,6 +9,8 @@ RECORD = System(
     torch="crossfade.systems.treasurehunt.system_torch:System",
     jax="crossfade.systems.treasurehunt.system_jax:System",
     effort="crossfade.systems.treasurehunt.evaluation:TreasurehuntEffort",
+    examine="crossfade.systems.treasurehunt.examine:examine",
+    formats="crossfade.systems.treasurehunt.published.formats_torch:FORMATS",
     presets={
         # A minute's climb: three agents on a small map.
         "demo": (
