@@ -24,6 +24,8 @@ from .config import TreasurehuntConfig
 
 GAMES = 2026
 """Seed of the games by which policies are judged."""
+SHOWN = 200
+"""Turns of the game that is kept for a picture, at most."""
 Player = Callable[[TreasurehuntConfig, Noise], Episode]
 """Plays the games of `noise`, as a config for judging (`judging`) says."""
 
@@ -96,13 +98,14 @@ def compare_turns(config: TreasurehuntConfig, player: Player, effort: Treasurehu
 
 
 def _shown(config: TreasurehuntConfig, episode: Episode, noise: Noise) -> dict[str, np.ndarray]:
-    """The game of the median return for a picture: the map at the start and after every turn, and what was earned."""
+    """The game of the median return for a picture, at the start and after every turn, of which the first are enough:
+    the map, (row, column) of each agent on it, its role, and what it has earned."""
     total = episode.reward.sum((0, 2))
     world = int(np.argsort(total, kind="stable")[len(total) // 2])
     game = make_game(config.env, "numpy")
     state = game.begin(noise.start[world])
-    grids = [config.env.crop(state.grid)]
-    for t, order in enumerate(noise.order):
+    states = [state]
+    for t, order in enumerate(noise.order[:SHOWN]):
         state = game.start_turn(state, noise.turn[t, world])
         action, chance = episode.action[t, world], noise.reward[t, world]
         if config.moves == "simultaneous":
@@ -110,9 +113,15 @@ def _shown(config: TreasurehuntConfig, episode: Episode, noise: Noise) -> dict[s
         else:
             for agent in order.tolist():
                 state, _ = game.move(state, agent, action[agent], chance[agent])
-        grids.append(config.env.crop(state.grid))
-    earned = episode.reward[:, world].cumsum(0, dtype=np.float64)
-    return {"shown_grids": np.stack(grids), "shown_earned": np.vstack([np.zeros_like(earned[:1]), earned])}
+        states.append(state)
+    grids, places, roles = map(np.stack, zip(*states, strict=True))
+    earned = episode.reward[:SHOWN, world].cumsum(0, dtype=np.float64)
+    return {
+        "shown_grids": config.env.crop(grids),
+        "shown_places": np.stack(np.divmod(places, config.env.columns), -1) - config.env.radius,
+        "shown_roles": roles,
+        "shown_earned": np.vstack([np.zeros_like(earned[:1]), earned]),
+    }
 
 
 def _error(values: Float64[np.ndarray, " episodes"]) -> float:
