@@ -21,6 +21,7 @@ from ...ranges import Count
 from ...run.evaluation import Effort, Evaluation
 from . import baselines
 from .config import TreasurehuntConfig
+from .shown import animate
 
 GAMES = 2026
 """Seed of the games by which policies are judged."""
@@ -69,8 +70,12 @@ def evaluate(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEff
         "eval/nearest": baselines.returns(judged, "nearest").sum(1).mean(),
     }
     arrays = {"returns": each, "positions": position, **_shown(config, episode, noise)}
-    study = {} if effort is None else {"turns": compare_turns(config, player, effort)}
-    return Evaluation({name: float(value) for name, value in metrics.items()}, arrays, study=study)
+    figures = {name: float(value) for name, value in metrics.items()}
+    if effort is None:
+        return Evaluation(figures, arrays)
+    animation = animate(config.env, arrays)
+    files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
+    return Evaluation(figures, arrays, study={"turns": compare_turns(config, player, effort)}, files=files)
 
 
 def by_position(episode: Episode, noise: Noise) -> Float64[np.ndarray, "worlds agents"]:
@@ -81,7 +86,8 @@ def by_position(episode: Episode, noise: Noise) -> Float64[np.ndarray, "worlds a
 
 def compare_turns(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEffort) -> list[dict[str, Any]]:
     """The policy in every kind of turns and order of agents, on the same games: return and first mover's advantage,
-    with standard errors; and the mean difference, game by game, from the turns that it learned in."""
+    with standard errors; and the mean difference, game by game, from the turns that it learned in; these are
+    marked as its own."""
     found, own = [], None
     for moves, order in [(config.moves, config.order), *((m, o) for m in MOVES for o in ORDERS)]:
         judged = judging(config, effort.episodes, moves=moves, order=order)
@@ -93,6 +99,7 @@ def compare_turns(config: TreasurehuntConfig, player: Player, effort: Treasurehu
         row = {"moves": moves, "order": order, "return": float(total.mean()), "return_se": _error(total)}
         row |= {"first_mover": float(first.mean()), "first_mover_se": _error(first)}
         row |= {"difference": float((total - own).mean()), "difference_se": _error(total - own)}
+        row |= {"own": (moves, order) == (config.moves, config.order)}
         found.append(row)
     return found[1:]
 
