@@ -9,7 +9,7 @@ from jaxtyping import Bool, UInt8
 from .params import AGENT, FIRST_ITEM, WALL, TreasurehuntParams
 
 Colour = tuple[int, int, int]
-FINE = 4  # points to a pixel in each direction, averaged: soft edges
+FINE = 3  # points to a pixel in each direction, averaged: soft edges
 SAND, GRAIN, FLOOR, SEAM = (236, 220, 180), (214, 192, 144), (232, 234, 230), (214, 217, 212)
 MORTAR, BRICKS = (92, 66, 58), ((168, 92, 70), (154, 82, 62), (178, 104, 80))
 DARK, WHITE, GOLD, GREY = (38, 34, 40), (255, 255, 255), (255, 205, 40), (120, 124, 132)
@@ -40,7 +40,7 @@ class Canvas:
     def done(self) -> UInt8[np.ndarray, "cell cell 3"]:
         """The pixels; colours are rounded, since a GIF has 256 of them."""
         pixels = self.rgb.reshape(self.cell, FINE, self.cell, FINE, 3).mean((1, 3))
-        return (np.round(pixels / 5) * 5).clip(0, 255).astype(np.uint8)
+        return (np.round(pixels / 8) * 8).clip(0, 255).astype(np.uint8)
 
 
 @lru_cache(maxsize=16)
@@ -136,9 +136,10 @@ def _bone(canvas: Canvas) -> None:
 
 def _token(canvas: Canvas, colour: Colour) -> None:
     """A disc for an item that has no picture."""
-    canvas.disc(0.5, 0.5, 0.34, tuple(part // 2 for part in colour))
+    red, green, blue = (part // 2 for part in colour)
+    canvas.disc(0.5, 0.5, 0.34, (red, green, blue))
     canvas.disc(0.5, 0.5, 0.29, colour)
-    canvas.disc(0.42, 0.42, 0.09, tuple(part // 2 + 128 for part in colour))
+    canvas.disc(0.42, 0.42, 0.09, (red + 128, green + 128, blue + 128))
 
 
 def _agent(canvas: Canvas, colour: Colour, it: bool = False) -> None:

@@ -90,7 +90,8 @@ def frames(
         tiles[np.arange(len(grids))[:, None], places[..., 0], places[..., 1]] = own
     scores = [[]] * len(grids) if earned is None else [[f"{score:,.4g}" for score in row] for row in earned]
     below = Below(params, max(NARROWEST, params.width * cell), scores)
-    return [_frame(art[shown], below.strip(*words)) for shown, *words in zip(tiles, captions, scores, strict=True)]
+    words = zip(captions, scores, strict=True)
+    return [_frame(art[shown], below.strip(*said)) for shown, said in zip(tiles, words, strict=True)]
 
 
 def _frame(cells: UInt8[np.ndarray, "height width cell cell 3"], strip: Frame) -> Frame:
@@ -171,8 +172,8 @@ def encode(pictures: Sequence[Frame], milliseconds: int = 250) -> bytes:
         index[picture] = 1
     used = np.flatnonzero(index)
     colours = np.stack([used >> 16, used >> 8 & 255, used & 255], -1).astype(np.uint8)
-    if len(used) > 256:
-        reduced = Image.fromarray(colours[None]).quantize(256, dither=Image.Dither.NONE)
+    if len(used) > 255:
+        reduced = Image.fromarray(colours[None]).quantize(255, dither=Image.Dither.NONE)
         index[used], palette = np.asarray(reduced)[0], reduced.getpalette() or []
     else:
         index[used], palette = np.arange(len(used)), colours.ravel().tolist()
@@ -180,5 +181,5 @@ def encode(pictures: Sequence[Frame], milliseconds: int = 250) -> bytes:
     for image in images:
         image.putpalette(palette)
     buffer, times = io.BytesIO(), [milliseconds] * (len(images) - 1) + [LAST * milliseconds]
-    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False)
+    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True)
     return buffer.getvalue()

@@ -36,7 +36,7 @@ def nearest(params: TreasurehuntParams) -> rollout_numpy.Act:
         there = seen.reshape(len(stack), -1, size**2)[:, good].any(1)
         chosen = np.where(there, steps, 2 * size).argmin(1)
         wander = (fractions[:, 0] * len(ACTIONS)).astype(np.int32)
-        return np.where(there.any(1), towards[chosen], wander)
+        return np.where(there.any(-1), towards[chosen], wander)
 
     return act
 

@@ -31,12 +31,12 @@ def pictures(config: TreasurehuntConfig, runs: dict[str, Path]) -> list[tuple[st
     if logs:
         caption = (
             "Return of an episode, all agents together. Pale: training, with its exploration; marks: the greedy policy "
-            "on games that are always the same, with standard errors. Dashed: players who have learned nothing."
+            "on games that are always the same, with standard errors. Dashed and dotted: players who have learned nothing."
         )
         found.append((to_svg(learning(config, logs)), caption))
     for label, log in list(logs.items())[:CLOSELY]:
         if config.env.agents > 1:
-            caption = f"{label}: the return of each agent. Dashed: what an agent earns that has learned nothing."
+            caption = f"{label}: the same of each agent. Dashed and dotted: an agent that has learned nothing."
             found.append((to_svg(each_agent(config, log)), caption))
     if positions := _positions(runs):
         caption = (
@@ -86,7 +86,7 @@ def by_position(positions: Mapping[str, Float64[np.ndarray, "episodes agents"]])
     with matplotlib.rc_context(STYLE):
         columns = min(3, len(positions))
         rows = -(-len(positions) // columns)
-        picture = Figure(figsize=(min(7.2, 1.6 + 2.8 * columns), 0.4 + 2.4 * rows), layout="constrained")
+        picture = Figure(figsize=(7.2, 0.6 + 2.2 * rows), layout="constrained")
         panels = picture.subplots(rows, columns, squeeze=False, sharey=True)
         for axes in panels.flat[len(positions) :]:
             axes.remove()
@@ -94,7 +94,7 @@ def by_position(positions: Mapping[str, Float64[np.ndarray, "episodes agents"]])
             mean, names = earned.mean(0), [_ordinal(k + 1) for k in range(earned.shape[1])]
             error = earned.std(0, ddof=1) / np.sqrt(len(earned)) if len(earned) > 1 else np.zeros_like(mean)
             colour = COLOURS[place % len(COLOURS)]
-            axes.bar(names, mean, color=colour, width=0.62, yerr=error, ecolor=INK, capsize=3)
+            axes.bar(names, mean, color=colour, width=0.5, yerr=error, ecolor=INK, capsize=3)
             axes.axhline(mean.mean(), color=INK, linewidth=1, linestyle="--")
             axes.axhline(0, color=INK, linewidth=0.6)
             axes.set(title=label if len(positions) > 1 else "", xlabel="acts in its turn")
@@ -128,7 +128,7 @@ def _finish(picture: Figure, axes: Axes, ylabel: str) -> None:
     axes.set(xlabel="epochs", ylabel=ylabel)
     axes.margins(x=0.02)
     axes.grid(True)
-    picture.legend(loc="outside right upper", fontsize="small")
+    picture.legend(loc="outside lower center", fontsize="small", ncols=3)
 
 
 def _untaught(config: TreasurehuntConfig, log: Columns) -> dict[str, float]:

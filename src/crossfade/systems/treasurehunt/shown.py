@@ -9,7 +9,7 @@ import numpy as np
 from ...envs.treasurehunt.params import TreasurehuntParams
 from ...envs.treasurehunt.view import ansi, encode, frames
 
-PIXELS, LARGEST, SMALLEST = 400, 32, 4  # of the longer side of a map, about, and of a cell
+PIXELS, LARGEST, SMALLEST = 400, 44, 4  # of the longer side of a map, about, and of a cell
 MILLISECONDS = 300  # of a turn
 COLUMNS = 40  # of a map that fits into a terminal
 NAMES = ("grids", "places", "roles", "earned")
