@@ -94,7 +94,7 @@ def frames(
     return [_frame(art[shown], below.strip(*said)) for shown, said in zip(tiles, words, strict=True)]
 
 
-def _frame(cells: UInt8[np.ndarray, "height width cell cell 3"], strip: Frame) -> Frame:
+def _frame(cells: UInt8[np.ndarray, "height width cell cell 3"], strip: UInt8[np.ndarray, "below columns 3"]) -> Frame:
     """The map above the words, in the middle."""
     picture = cells.swapaxes(1, 2).reshape(cells.shape[0] * cells.shape[2], -1, 3)
     height, width = picture.shape[:2]

@@ -31,7 +31,8 @@ def pictures(config: TreasurehuntConfig, runs: dict[str, Path]) -> list[tuple[st
     if logs:
         caption = (
             "Return of an episode, all agents together. Pale: training, with its exploration; marks: the greedy policy "
-            "on games that are always the same, with standard errors. Dashed and dotted: players who have learned nothing."
+            "on games that are always the same, with standard errors. Dashed and dotted: players who have learned "
+            "nothing."
         )
         found.append((to_svg(learning(config, logs)), caption))
     for label, log in list(logs.items())[:CLOSELY]:

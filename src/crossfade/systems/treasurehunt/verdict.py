@@ -17,7 +17,8 @@ HEAD = ("turns", "order", "return", "difference", "first mover")
 SAYS = (
     "One policy on the same games, each figure \N{PLUS-MINUS SIGN} its standard error. Difference: what it earns more "
     "than in its own turns, those it learned in, game by game. First mover: what whoever acts first earns more than "
-    "whoever acts last; in the fixed order these are always agent 0 and the last one. Within two standard errors of 0 it may be chance; beyond that it has a star."
+    "whoever acts last; in the fixed order these are always agent 0 and the last one. Within two standard errors of 0 "
+    "it may be chance; beyond that it has a star."
 )
 
 
