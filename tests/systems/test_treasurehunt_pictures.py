@@ -116,6 +116,14 @@ def test_what_a_run_has_not_left_behind_is_not_shown(run):
     assert pictures(CONFIG, {"tiny": run}) == []
 
 
+def test_a_run_that_was_only_trained_has_a_headline_of_its_last_evaluation(trained):
+    last = json.loads((trained / "metrics.jsonl").read_text().splitlines()[-1])
+    (section,) = summary(CONFIG, {"tiny": trained})
+    own = verdict.with_error(last["eval/return"], last["eval/return_se"])
+    assert section.blocks[0].startswith(f"<p>tiny, step 8: Return {own}, all agents together; random play")
+    assert "`crossfade eval RUN` does: tiny" in section.blocks[1]
+
+
 def test_an_agent_that_plays_alone_has_no_positions_and_no_picture_of_each(run):
     np.save(run / "eval" / "positions.npy", np.ones((4, 1)))
     (run / "eval" / "shown_grids.npy").unlink()
@@ -143,15 +151,18 @@ def test_eval_and_report(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     assert main(["eval", str(run), "--episodes", "8"]) == 0
     said = capsys.readouterr().out
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     (written,) = (json.loads(path.read_text()) for path in (run / "eval").glob("*.json"))
+    assert written["eval/return"] == last["eval/return"]  # on the games of training
     turns = written["study"]["turns"]
     assert len(turns) == 9 and [(row["moves"], row["order"]) for row in turns if row["own"]] == [
         ("sequential", "fixed")
     ]
     own = next(row for row in turns if row["own"])
-    assert own["return"] == written["eval/return"] and own["difference"] == own["difference_se"] == 0
+    figures = written["study"]["figures"]
+    assert own["return"] == figures["eval/return"] and own["difference"] == own["difference_se"] == 0
     assert f"Return {verdict.with_error(own['return'], own['return_se'])} over 8 games" in said
-    assert f"random play {written['eval/random']:.4g}, nearest-item rule {written['eval/nearest']:.4g}." in said
+    assert f"random play {figures['eval/random']:.4g}, nearest-item rule {figures['eval/nearest']:.4g}." in said
     assert sum(line.startswith(("sequential", "stale obs", "simultaneous")) for line in said.splitlines()) == 9
     assert said.count("its own turns") == 2  # in the table, and in the words on how to read it
     assert "\x1b" not in said and "# # # # # #" in said

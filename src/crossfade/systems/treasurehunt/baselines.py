@@ -14,7 +14,7 @@ from ...envs.treasurehunt.params import ACTIONS, TreasurehuntParams
 from .config import TreasurehuntConfig
 
 
-def named(params: TreasurehuntParams, metrics: Mapping[str, float]) -> dict[str, float]:
+def named(params: TreasurehuntParams, metrics: Mapping[str, Any]) -> dict[str, float]:
     """What they earn, all agents together, by the words for them; none that has nothing to go to."""
     known = {"random play": "eval/random"} | ({"nearest-item rule": "eval/nearest"} if _good(params) else {})
     return {label: metrics[name] for label, name in known.items() if name in metrics}

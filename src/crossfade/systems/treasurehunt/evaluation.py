@@ -53,8 +53,22 @@ def draw_games(config: TreasurehuntConfig) -> Noise:
 
 
 def evaluate(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEffort | None = None) -> Evaluation:
-    """The greedy policy on the games, with standard errors over episodes."""
-    judged = judging(config, config.eval_episodes if effort is None else effort.episodes)
+    """The greedy policy on the games; with an effort, also the same figures on more of them and in other turns."""
+    metrics, arrays = judge_on(config, player, config.eval_episodes)
+    if effort is None:
+        return Evaluation(metrics, arrays)
+    figures, arrays = judge_on(config, player, effort.episodes)
+    study = {"episodes": effort.episodes, "figures": figures, "turns": compare_turns(config, player, effort)}
+    animation = animate(config.env, arrays)
+    files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
+    return Evaluation(metrics, arrays, study=study, files=files)
+
+
+def judge_on(
+    config: TreasurehuntConfig, player: Player, episodes: int
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Figures of the policy on so many games, with standard errors over them, and what pictures show."""
+    judged = judging(config, episodes)
     noise = draw_games(judged)
     episode = Episode(*map(np.asarray, player(judged, noise)))
     each = episode.reward.sum(0, dtype=np.float64)
@@ -70,12 +84,7 @@ def evaluate(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEff
         "eval/nearest": baselines.returns(judged, "nearest").sum(1).mean(),
     }
     arrays = {"returns": each, "positions": position, **_shown(config, episode, noise)}
-    figures = {name: float(value) for name, value in metrics.items()}
-    if effort is None:
-        return Evaluation(figures, arrays)
-    animation = animate(config.env, arrays)
-    files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
-    return Evaluation(figures, arrays, study={"turns": compare_turns(config, player, effort)}, files=files)
+    return {name: float(value) for name, value in metrics.items()}, arrays
 
 
 def by_position(episode: Episode, noise: Noise) -> Float64[np.ndarray, "worlds agents"]:

@@ -19,9 +19,11 @@ def summary(config: TreasurehuntConfig, runs: Mapping[str, Path]) -> list[Sectio
     judged = {label: found for label, run in runs.items() if (found := last_judged(run)) is not None}
     said, waiting = [], [label for label in runs if label not in judged]
     for label, run in runs.items():
-        found = judged.get(label) or last_logged(run)
-        if "eval/return" in found:
-            said.append(f"{label}, step {found['step']:,.0f}: {headline(config, found, found.get('episodes'))}")
+        if found := judged.get(label):
+            told = headline(config, found["study"]["figures"], found["study"]["episodes"])
+            said.append(f"{label}, step {found['step']:,}: {told}")
+        elif found := last_logged(run):
+            said.append(f"{label}, step {found['step']:,}: {headline(config, found)}")
     if waiting:
         said.append(f"Not yet judged in every kind of turns, `crossfade eval RUN` does: {', '.join(waiting)}.")
     blocks = [table(HEAD, rows(found["study"]["turns"]), SAYS) for found in judged.values()]

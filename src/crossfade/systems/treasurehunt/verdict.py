@@ -24,24 +24,25 @@ SAYS = (
 
 def judge(run: RunDir, config: TreasurehuntConfig, found: Evaluation, effort: TreasurehuntEffort) -> Judged:
     """The figures, then the policy in every kind of turns, and the end of a game."""
-    said = [headline(config, found.metrics, effort.episodes), agents(config, found.metrics)]
+    figures = found.study["figures"]
+    said = [headline(config, figures, effort.episodes), agents(config, figures)]
     table = aligned([HEAD, *rows(found.study["turns"])])
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     end = shown.last_map(config.env, found.arrays, colour)
     return Judged({"study": found.study}, [*said, "", *table, "", *wrap(SAYS, 100), *(["", *end] if end else [])])
 
 
-def headline(config: TreasurehuntConfig, metrics: Mapping[str, float], episodes: int | None = None) -> str:
+def headline(config: TreasurehuntConfig, figures: Mapping[str, Any], episodes: int | None = None) -> str:
     """The return of all agents together in one sentence."""
-    own = with_error(metrics["eval/return"], metrics["eval/return_se"])
+    own = with_error(figures["eval/return"], figures["eval/return_se"])
     games = "" if episodes is None else f" over {episodes} games"
-    others = [f"{label} {value:.4g}" for label, value in baselines.named(config.env, metrics).items()]
+    others = [f"{label} {value:.4g}" for label, value in baselines.named(config.env, figures).items()]
     return f"Return {own}{games}, all agents together; {', '.join(others)}."
 
 
-def agents(config: TreasurehuntConfig, metrics: Mapping[str, float]) -> str:
+def agents(config: TreasurehuntConfig, figures: Mapping[str, Any]) -> str:
     """What each agent earns."""
-    each = [f"{agent}: {metrics[f'eval/return_{agent}']:.4g}" for agent in range(config.env.agents)]
+    each = [f"{agent}: {figures[f'eval/return_{agent}']:.4g}" for agent in range(config.env.agents)]
     return f"Of that each agent: {', '.join(each)}."
 
 
