@@ -8,9 +8,12 @@ RECORD = System(
     config="crossfade.systems.treasurehunt.config:TreasurehuntConfig",
     torch="crossfade.systems.treasurehunt.system_torch:System",
     jax="crossfade.systems.treasurehunt.system_jax:System",
+    pictures="crossfade.systems.treasurehunt.pictures:pictures",
+    summary="crossfade.systems.treasurehunt.summary:summary",
     effort="crossfade.systems.treasurehunt.evaluation:TreasurehuntEffort",
     examine="crossfade.systems.treasurehunt.examine:examine",
     formats="crossfade.systems.treasurehunt.published.formats_torch:FORMATS",
+    judge="crossfade.systems.treasurehunt.verdict:judge",
     presets={
         # A minute's climb: three agents on a small map.
         "demo": (
