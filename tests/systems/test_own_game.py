@@ -1,4 +1,4 @@
-"""A game of the user, as docs/own_game.md has it: the doctor accepts it and names faults; it trains alike in any mode."""
+"""A game of the user, as docs/own_game.md has it: the doctor accepts it and names faults; it trains alike anywhere."""
 
 import json
 import sys
