@@ -115,10 +115,19 @@ def test_the_map_is_shown_as_text():
     assert parallel_env().render() is None
 
 
+def test_the_map_is_shown_as_a_picture():
+    env = parallel_env(render_mode="rgb_array", height=4, width=5, agents=2, radius=1)
+    env.reset(seed=0)
+    shown = env.render()
+    assert shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3
+    env.step({"agent_0": 0, "agent_1": 1})
+    assert (env.render() != shown).any()
+
+
 @pytest.mark.parametrize(
     ("act", "hint"),
     [
-        (lambda: parallel_env(render_mode="human"), "render_mode: expected 'ansi' or None, got 'human'"),
+        (lambda: parallel_env(render_mode="human"), "render_mode: expected 'ansi', 'rgb_array' or None, got 'human'"),
         (lambda: parallel_env(agents=0), "agents: expected an integer from 1"),
         (lambda: parallel_env().reset(seed=-1), "seed: expected an integer from 0"),
         (lambda: aec_env().state(), "expected reset\\(\\) first"),

@@ -18,7 +18,8 @@ from jaxtyping import Int8
 from ...errors import UsageError
 from ...random import random_numpy as random
 from ...ranges import Seed, check_value
-from .params import ACTIONS, AGENT, EMPTY, WALL, State, TreasurehuntParams
+from . import view
+from .params import ACTIONS, State, TreasurehuntParams
 from .treasurehunt_numpy import Treasurehunt
 
 try:
@@ -28,14 +29,15 @@ except ModuleNotFoundError as error:
     raise UsageError("this environment needs PettingZoo: pip install 'crossfade[pettingzoo]'.") from error
 
 Observation = Int8[np.ndarray, " observation"]
+RENDER_MODES = ["ansi", "rgb_array"]
 
 
 class Episodes:
     """One game, and the numbers by which its episodes go. Agents are called agent_0, agent_1, ..."""
 
     def __init__(self, params: TreasurehuntParams, render_mode: str | None = None):
-        if render_mode not in (None, "ansi"):
-            raise UsageError(f"render_mode: expected 'ansi' or None, got {render_mode!r}.")
+        if render_mode not in (None, *RENDER_MODES):
+            raise UsageError(f"render_mode: expected 'ansi', 'rgb_array' or None, got {render_mode!r}.")
         self.params, self.game, self.render_mode = params, Treasurehunt(params), render_mode
         self.possible_agents = [f"agent_{number}" for number in range(params.agents)]
         self.agents: list[str] = []
@@ -60,9 +62,15 @@ class Episodes:
         """The whole map, as codes of cells with the margin of PAD."""
         return self._now.grid.copy()
 
-    def render(self) -> str | None:
-        """The map as text, if the mode is `ansi`: `#` walls, the numbers of agents, the initials of items."""
-        return None if self.render_mode is None else _text(self.params, self._now)
+    def render(self) -> str | np.ndarray | None:
+        """The map as text with the agents as digits, or as a picture, (rows, columns, 3) uint8; as `render_mode` says."""
+        if self.render_mode is None:
+            return None
+        grid, margin = self.params.crop(self._now.grid), self.params.radius
+        places = np.stack(np.divmod(self._now.place, self.params.columns), -1) - margin
+        if self.render_mode == "ansi":
+            return view.ansi(self.params, grid, places, colour=False)
+        return view.frames(self.params, grid[None], [""], places=places[None], roles=self._now.role[None])[0]
 
     def close(self) -> None:
         pass
@@ -113,7 +121,7 @@ class Episodes:
 class ParallelTreasurehunt(Episodes, pettingzoo.ParallelEnv):
     """All agents observe at the start of the turn and move together; see `TreasurehuntParams`."""
 
-    metadata = {"name": "treasurehunt_v0", "render_modes": ["ansi"], "is_parallelizable": True, "render_fps": 4}
+    metadata = {"name": "treasurehunt_v0", "render_modes": RENDER_MODES, "is_parallelizable": True, "render_fps": 4}
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -144,7 +152,7 @@ class ParallelTreasurehunt(Episodes, pettingzoo.ParallelEnv):
 class SequentialTreasurehunt(Episodes, pettingzoo.AECEnv):
     """One agent after the other observes, decides and moves; see `TreasurehuntParams`."""
 
-    metadata = {"name": "treasurehunt_v0", "render_modes": ["ansi"], "is_parallelizable": False, "render_fps": 4}
+    metadata = {"name": "treasurehunt_v0", "render_modes": RENDER_MODES, "is_parallelizable": False, "render_fps": 4}
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         self._begin(seed)
@@ -183,13 +191,3 @@ def parallel_env(render_mode: str | None = None, **params: Any) -> ParallelTreas
 def aec_env(render_mode: str | None = None, **params: Any) -> SequentialTreasurehunt:
     """Agents take turns; settings as `TreasurehuntParams` has them."""
     return SequentialTreasurehunt(TreasurehuntParams(**params), render_mode)
-
-
-def _text(params: TreasurehuntParams, state: State) -> str:
-    signs = {EMPTY: ".", WALL: "#"} | {code: item.name[0] for code, item in enumerate(params.table, AGENT + 1)}
-    rows = [[signs.get(code, "") for code in row] for row in state.grid.tolist()]
-    for number, place in enumerate(state.place.tolist()):
-        row, column = divmod(place, params.columns)
-        rows[row][column] = str(number % 10)
-    margin = params.radius
-    return "\n".join("".join(row) for row in rows[margin : params.rows - margin])
