@@ -63,7 +63,7 @@ class Episodes:
         return self._now.grid.copy()
 
     def render(self) -> str | np.ndarray | None:
-        """The map as text with the agents as digits, or as a picture, (rows, columns, 3) uint8; as `render_mode` says."""
+        """The map as text, agents as digits, or as a picture, (rows, columns, 3) uint8; as `render_mode` says."""
         if self.render_mode is None:
             return None
         grid, margin = self.params.crop(self._now.grid), self.params.radius
