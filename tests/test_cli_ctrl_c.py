@@ -42,6 +42,7 @@ def rows(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_climb_and_keeps_what_is_climbed(tmp_path):
     small = [word for word in systems()["gflownet"].tiny if not word.startswith(("steps", "chunk"))]
     words = [

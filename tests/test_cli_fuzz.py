@@ -10,6 +10,7 @@ import pytest
 
 from cli_fuzz import MODULES, Fixtures, Lines, prepare
 from crossfade import cli
+from default_run import few
 
 SECONDS = 30  # for one line, on a busy machine
 pytestmark = pytest.mark.filterwarnings("default")
@@ -65,7 +66,7 @@ def answer(capsys, monkeypatch):
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), 0))
 def test_a_bad_command_line_is_answered_in_words(fixtures, answer, seed):
     lines = Lines(fixtures, seed)
     codes = Counter(answer(lines.line()) for _ in range(75))

@@ -24,6 +24,7 @@ def test_a_run_leaves_config_metrics_checkpoint_and_result(run):
     assert {"config.yaml", "meta.json", "metrics.jsonl", "checkpoints", "tensorboard", "done"} <= names
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_prolonged_in_another_mode(run, tmp_path, capsys):
     run = shutil.copytree(run, tmp_path / "gflownet" / run.name)
     assert main(["train", "--resume", str(run), "steps=12", "mode=jax_full", "--quiet"]) == 0

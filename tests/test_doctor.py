@@ -56,7 +56,7 @@ PAIR = ["conv_models:Conv", "conv_models:linen_conv"]
 @pytest.mark.parametrize(
     ("shape", "jax_shape"),
     [
-        ("2x3x4x5", "2x4x5x3"),
+        pytest.param("2x3x4x5", "2x4x5x3", marks=pytest.mark.slow),
         ("2x3x3x3", "2x3x3x3"),  # every axis is as long as any other: NHWC is found by trying
         ("conv_models:frames", "2x4x5x3"),
         ("conv_models:frames", "conv_models:jax_frames"),

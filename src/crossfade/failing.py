@@ -42,6 +42,7 @@ EXTRAS = {
     "matplotlib": "report",
     "tensorboard": "report",
     "gymnasium": "gymnasium",
+    "pettingzoo": "pettingzoo",
     "pandas": "bench",
 }
 """The extra that brings a module along."""

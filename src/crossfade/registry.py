@@ -53,7 +53,7 @@ class System:
     jax: str
     """`(config) -> trainers.system.JaxSystem`."""
     pictures: str = ""
-    """`(config, {label: run folder}) -> [(SVG, caption)]` for reports."""
+    """`(config, {label: run folder}) -> [(SVG or page.image, caption)]` for reports."""
     summary: str = ""
     """`(config, {label: run folder}) -> [run.Section]`, what evaluations left, with which a report begins."""
     twin: Item | None = None

@@ -30,6 +30,7 @@ def trained(config, *chunks):
     return losses, policy
 
 
+@pytest.mark.slow
 def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
     config = tiny(epsilon=0.1, clip_norm=1.0, layers=1)
     reference, _ = trained(replace(config, execution="dense"), 12)
@@ -39,6 +40,7 @@ def test_every_execution_trains_alike_in_chunks_of_any_size(x64):
         np.testing.assert_allclose(losses, reference, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_repeated_calls_compile_once():
     config = tiny(dtype="float32", execution="table", batch_size=4)
     before = training_jax.train._cache_size()
@@ -46,7 +48,7 @@ def test_repeated_calls_compile_once():
     assert training_jax.train._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("layers, dtype", [(1, "float64"), (2, "float32")])
+@pytest.mark.parametrize("layers, dtype", [(1, "float64"), pytest.param(2, "float32", marks=pytest.mark.slow)])
 def test_table_execution_evaluates_the_networks_once_per_iteration(layers, dtype):
     with jax.enable_x64(dtype == "float64"):
         env, config = Hypergrid(SMALL), tiny(dtype=dtype, layers=layers, execution="table")

@@ -46,7 +46,7 @@ def updated(config, policy, gradients):
         yield {layers_jax.name(path): np.asarray(a) for path, a in jax.tree_util.tree_leaves_with_path(policy)}
 
 
-@pytest.mark.parametrize("clip_norm", [None, 0.5])
+@pytest.mark.parametrize("clip_norm", [pytest.param(None, marks=pytest.mark.slow), 0.5])
 def test_a_trunk_that_stands_twice_is_stepped_twice_as_torch_does_it(clip_norm, x64):
     config = tiny(legacy_double_step=True, lr_period=5, lr=0.01, clip_norm=clip_norm)
     run = System(config)
@@ -101,6 +101,7 @@ def test_a_double_step_survives_the_neutral_form_of_the_optimiser(x64):
 # A finished object keeps its ordinary parents
 
 
+@pytest.mark.slow
 def test_with_the_wrong_mask_a_policy_of_another_target_has_no_loss(x64):
     env, graph = Tabular(SMALL), graph_of(SMALL)
     share = np.random.default_rng(0).uniform(0.2, 0.9, env.n_states)
@@ -140,6 +141,7 @@ def test_with_the_wrong_mask_a_policy_of_another_target_has_no_loss(x64):
 # The shared trunk is copied and its copies are trained apart
 
 
+@pytest.mark.slow
 def test_trunks_that_are_not_tied_drift_apart(x64):
     settings = {"mode": "jax_full", "execution": "table", "layers": 1, "lr": 0.01}
     tied, untied = System(tiny(**settings)), System(tiny(**settings, legacy_untied_trunk=True))

@@ -48,6 +48,7 @@ def test_ways_back_without_their_stop_are_noticed(monkeypatch):
     assert not found["eval/tv"] < 0.02
 
 
+@pytest.mark.slow
 def test_data_finds_what_a_policy_left_to_itself_misses():
     assert learned(1000, *SPARSE)["eval/tv"] > 0.3  # one of three modes is never found
     assert learned(1000, *SPARSE, *DATA)["eval/tv"] < 0.02

@@ -32,12 +32,13 @@ def alone(config, steps):
     return metrics, policy, system
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "execution", "settings", "varied"),
     [
         ("tb", "table", {}, ("seed", "lr", "lr_z", "epsilon", "temperature")),
         ("subtb", "dense", {"replay_batch": 2, "replay_capacity": 3}, ("subtb_lambda",)),
-        pytest.param("tb", "unique", {"clip_norm": 1.0, "lr_period": 3}, ("lr",), marks=pytest.mark.slow),
+        ("tb", "unique", {"clip_norm": 1.0, "lr_period": 3}, ("lr",)),
     ],
 )
 def test_each_member_is_the_run_trained_alone_and_judged_exactly(x64, loss, execution, settings, varied):

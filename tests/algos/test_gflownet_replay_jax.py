@@ -30,6 +30,7 @@ from crossfade.envs.dag.toy.params import ToyParams
 from crossfade.errors import CheckpointError, UsageError
 from crossfade.random import random_numpy
 from crossfade.systems.gflownet.discrete_jax import System
+from default_run import few_of
 
 CAPACITY = 7
 
@@ -87,7 +88,7 @@ def test_objects_are_picked_alike_or_in_proportion_to_their_reward(x64):
     x = np.array([[0, 1], [2, 3], [1, 0]], np.int32)
     buffer = jax.jit(replay_jax.add)(replay_jax.start(Hypergrid(SMALL), CAPACITY, "float64"), x, np.log(share))
     n = 20_000
-    noise = noise_jax.draw_back(jax.random.key(0), 1, 0, n, CAPACITY, 2, "float64")
+    noise = jax.jit(lambda key: noise_jax.draw_back(key, 1, 0, n, CAPACITY, 2, "float64"))(jax.random.key(0))
     for weighted, expected in ((False, np.full(3, 1 / 3)), (True, share)):
         picked = np.asarray(replay_jax.pick(buffer, noise.pick, noise.pick_gumbel, weighted))
         twin = replay_numpy.pick(replay_numpy.Replay(*map(np.asarray, buffer)), *map(np.asarray, noise[1:3]), weighted)
@@ -138,10 +139,15 @@ def ways_back(backward, params, x, n=4000):
     return jax.tree.map(np.asarray, both(policy))
 
 
-CASES = [("shared", ToyParams(), (9,)), ("learned", SMALL, (2, 1)), ("maxent", SMALL, (1, 2)), ("fixed", SMALL, (3, 0))]
+CASES = {
+    "shared": ("shared", ToyParams(), (9,)),
+    "learned": ("learned", SMALL, (2, 1)),
+    "maxent": ("maxent", SMALL, (1, 2)),
+    "fixed": ("fixed", SMALL, (3, 0)),
+}
 
 
-@pytest.mark.parametrize("backward, params, end", CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize("backward, params, end", few_of(CASES, "maxent", "fixed", many=True))
 def test_ways_back_have_the_probabilities_of_the_backward_policy(backward, params, end, x64):
     log_pb, walked, by_table = ways_back(backward, params, end)
     for ours, theirs in zip(walked, by_table, strict=True):
@@ -251,12 +257,14 @@ def trained_on_the_host(run, n):
 @pytest.mark.parametrize(
     "case, executions",
     [
-        ("uniform, data", ("table", "unique")),
+        ("uniform, data", ()),
+        pytest.param("uniform, data", ("table", "unique"), marks=pytest.mark.slow),
         pytest.param("weighted, maxent", ("table", "unique"), marks=pytest.mark.slow),
         pytest.param("fixed", ("table", "unique"), marks=pytest.mark.slow),
     ],
 )
 def test_every_execution_trains_alike_on_mixed_batches(case, executions, x64):
+    """By default over dense trajectories, compiled as a whole, and over the table, with batches made on the host."""
     settings = MIXED[case]
     losses, policy, buffer = trained(system(execution="dense", **settings), 4)
     others = {name: trained(system(execution=name, **settings), 2, 2) for name in executions}
@@ -337,6 +345,7 @@ def test_the_exact_objective_is_trained_in_both_jax_modes(x64):
         system(objective="expected", env=HypergridParams(10, 16))
 
 
+@pytest.mark.slow
 def test_evaluation_samples_without_exploring(x64):
     run, key = system(epsilon=1.0, temperature=9.0), random_numpy.key(5)
     policy = jax.tree.map(lambda leaf: 9 * leaf, run.make_policy(run.parameters()))  # a fresh one is nearly random

@@ -18,8 +18,9 @@ from crossfade.systems.gflownet.population_jax import Population
 from crossfade.trainers.making import make_trainer
 
 MIXED = {"replay_batch": 4, "replay_capacity": 6, "data_batch": 8, "data": "all"}
+ALL_OF_IT = "tb, table, replay and data"
 VARIANTS = {
-    "tb, table, replay and data": {"loss": "tb", "execution": "table", **MIXED},
+    ALL_OF_IT: {"loss": "tb", "execution": "table", **MIXED},
     "vargrad, dense": {"loss": "vargrad", "execution": "dense", "epsilon": 0.1},
     "db, distinct states": {"loss": "db", "execution": "unique", "clip_norm": 0.1},
     "mdb, weighted replay": {"loss": "mdb", "execution": "table", "replay_batch": 4, "replay_sampling": "weighted"},
@@ -36,15 +37,18 @@ def trained(changes, devices, n=3):
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}, trainer
 
 
-FAST = ("tb, table, replay and data", "vargrad, dense", "cube")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in VARIANTS])
-def test_one_seed_gives_the_same_run_on_any_number_of_devices(name, x64):
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        pytest.param(ALL_OF_IT, (2,), id=ALL_OF_IT),
+        *(pytest.param(n, (2, 4) if n == ALL_OF_IT else (2,), marks=pytest.mark.slow) for n in VARIANTS),
+    ],
+)
+def test_one_seed_gives_the_same_run_on_any_number_of_devices(name, numbers, x64):
     train = (continuous_training_jax if name in ("cube", "torus") else training_jax).train
     changes = VARIANTS[name]
     metrics, alone = trained(changes, 1)
-    for devices in (2, 4) if name.startswith("tb") else (2,):
+    for devices in numbers:
         compiled = train._cache_size()
         found, shared = trained(changes, devices)
         assert train._cache_size() == compiled + 1
@@ -57,7 +61,7 @@ def test_one_seed_gives_the_same_run_on_any_number_of_devices(name, x64):
             assert ours.buffer["size"] > 0
             np.testing.assert_array_equal(theirs.buffer["x"], ours.buffer["x"])
         assert len(jax.tree.leaves(shared.policy)[0].sharding.device_set) == devices
-    if name == "tb, table, replay and data":
+    if name == ALL_OF_IT:
         assert alone.evaluate().metrics == pytest.approx(shared.evaluate().metrics, rel=1e-9)
 
 

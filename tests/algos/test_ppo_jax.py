@@ -96,7 +96,7 @@ def minibatch(n, observation_dim=3, seed=0):
     "changes",
     [
         {"layers": 2, "floor": 0.02, "clip_value": 0.2},
-        {"kind": PublishedConfig, "clip_value": None},
+        pytest.param({"kind": PublishedConfig, "clip_value": None}, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_of_the_loss_equal_finite_differences(x64, changes):
@@ -179,7 +179,8 @@ def rolled():
     config = small(floor=0.25)
     policy, _, _, carry = started(config)
     limits = jax.tree.map(lambda s: s[0], settings(1))
-    noise = rollout_jax.draw(jax.random.key(3), config, actions(config), WORLD.start_numbers)
+    draw = jax.jit(rollout_jax.draw, static_argnums=(1, 2, 3))
+    noise = draw(jax.random.key(3), config, actions(config), WORLD.start_numbers)
     raw = jnp.asarray(np.random.default_rng(0).normal(size=(9, 3)))
     carry = carry._replace(statistics=normalizer.merge(carry.statistics, raw))
     envs, actor = BoundWorld(WORLD, DATA, limits), Actor(policy, actions(config))
@@ -276,7 +277,7 @@ def test_neither_chunks_nor_settings_nor_data_compile_anew(x64):
     assert np.all(other["mean_episode_length"] <= 2)
 
 
-@pytest.mark.parametrize("target, steps", [(None, 6), (1e-6, 2)])
+@pytest.mark.parametrize("target, steps", [pytest.param(None, 6, marks=pytest.mark.slow), (1e-6, 2)])
 def test_an_update_is_its_gradient_steps_and_stops_at_the_target(x64, target, steps):
     """The minibatch that finds the policy too far away is still used, those after it are not."""
     config, policy, _, noise, *_, minibatch = rolled()
@@ -337,6 +338,7 @@ def learned(market, optimizers):
     return np.concatenate(rewards), System(replace(PLANTED, market=market)).evaluate(policy, None, carry).metrics
 
 
+@pytest.mark.slow
 def test_a_planted_signal_is_learned_and_nothing_where_there_is_none():
     """One program for both markets: they are data. The signal is worth half a tick of 12.50 dollars per bar."""
     optimizers = System(PLANTED).make_optimizers(System(PLANTED).make_policy(System(PLANTED).parameters()))

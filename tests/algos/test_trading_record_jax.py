@@ -14,6 +14,7 @@ from crossfade.envs.trading.market import Settings
 from crossfade.envs.trading.params import Reason, TradingParams
 from crossfade.nn import normalizer_jax, normalizer_numpy
 from crossfade.systems.trading.judging import record, record_jax
+from default_run import few
 
 PARAMS = TradingParams(phase=2, window=3)
 CONFIG = small(dtype="float32", layers=1, hidden=8)
@@ -76,7 +77,7 @@ def assert_same(found, expected):
         assert a.dtype == b.dtype and np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("normalised", few((True, False), True))
 def test_every_checkpoint_is_recorded_as_numpy_records_it(normalised):
     found = compiled(normalised=normalised)
     for i in range(CHECKPOINTS):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -76,9 +77,19 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("growth", GROWTHS)
-@pytest.mark.parametrize("words", SHAPES, ids=" ".join)
-@pytest.mark.parametrize("framework", FORWARD)
+# In JAX every shape and size of batch compiles: one shape for each growth is in the default run.
+QUICK = {(SHAPES[0], GROWTHS[0]), (SHAPES[4], GROWTHS[1]), (SHAPES[5], GROWTHS[2])}
+CASES = [
+    pytest.param(
+        *case,
+        id=f"{case[0]}-{' '.join(case[1])}-growth{GROWTHS.index(case[2])}",
+        marks=() if case[0] == "torch" or case[1:] in QUICK else pytest.mark.slow,
+    )
+    for case in product(FORWARD, SHAPES, GROWTHS)
+]
+
+
+@pytest.mark.parametrize(("framework", "words", "growth"), CASES)
 def test_growth_keeps_the_function_to_the_last_bit(framework, words, growth):
     for n in SIZES:
         assert same(*both(FORWARD[framework], phases(*words, growth=growth), n)), n
@@ -88,7 +99,7 @@ def test_in_jax_it_does_without_compilation_too():
     case = phases("hidden=32")
     forward = lambda config, parameters, x: JaxSystem(replace(config, days=1)).make_policy(parameters)(jnp.asarray(x))
     eager = lambda *given: [np.asarray(y) for y in forward(*given)]
-    for n in SIZES:
+    for n in (1, 7, 1000):  # each compiles every operation
         assert same(*both(eager, case, n)), n
 
 

@@ -114,7 +114,8 @@ def test_a_report_begins_with_headline_risk_and_sheet_and_equity_has_dates(walke
     assert "train/entropy" in page and "train/entropy" not in shown and ">Months<" not in shown
 
 
-@pytest.mark.parametrize("mode", [pytest.param("torch", marks=pytest.mark.slow), "jax_full"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["torch", "jax_full"])
 def test_eval_draws_the_course_of_a_run_through_its_checkpoints(mode, tmp_path, capsys):
     words = [*TINY[1:-1], *DAYS, f"mode={mode}", "steps=3", "chunk=1", "checkpoint_every=1", "eval_every=0", "--quiet"]
     assert main(["train", "trading", *words, "--runs-dir", str(tmp_path)]) == 0

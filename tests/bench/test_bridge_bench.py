@@ -11,6 +11,7 @@ from crossfade.bench.bridge_contenders import Contenders
 CONTENDERS = ("torch eager", "torch eager, fused Adam", "JAX by hand", "bridge.Step")
 
 
+@pytest.mark.slow
 def test_contenders_do_the_same_work():
     """Equal losses over the same batches; `torch.compile` takes too long to compile for a test."""
     makers = Contenders((3, 5, 2), 4).makers()

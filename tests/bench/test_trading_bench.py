@@ -17,6 +17,7 @@ from crossfade.systems.trading.config import TradingConfig
 DAYS = 3
 
 
+@pytest.mark.slow
 def test_worlds_do_the_same_work():
     """Equal accounts in JAX and NumPy after a pass, in plain Python after the same pass of the first one."""
     fast, vectorised, one = JaxWorld(4, DAYS), NumpyWorld(4, DAYS), OneAccount("plain", DAYS)

@@ -62,7 +62,10 @@ def test_verify_tells_a_right_mapping_from_wrong_ones(matched):
     assert not missing.verify().bijective and not missing.verify().ok
 
 
-@pytest.mark.parametrize(("name", "library"), [("lstm", "haiku"), ("pixels", "linen"), ("critics", "nnx")])
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [("lstm", "haiku"), *(pytest.param(*c, marks=pytest.mark.slow) for c in (("pixels", "linen"), ("critics", "nnx")))],
+)
 def test_a_saved_mapping_is_the_same(name, library, tmp_path):
     case = ZOO[name]
     module, model = case.torch(), case.jax(library)

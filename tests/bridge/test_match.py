@@ -21,6 +21,7 @@ from crossfade.bridge.both_models import BothModels
 from crossfade.bridge.libraries import open_model
 from crossfade.bridge.rules import add, permute
 from crossfade.errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError
+from default_run import few
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
@@ -197,7 +198,7 @@ class LinenBlocks(linen.Module):
         return x
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 4])
+@pytest.mark.parametrize("wrong", few((None, 0, 4), None, 0))
 def test_a_deep_network_is_matched_or_refused_soon(wrong, monkeypatch):
     runs, run = [], BothModels.run_jax
     monkeypatch.setattr(BothModels, "run_jax", lambda *args: runs.append(1) or run(*args))
@@ -361,7 +362,7 @@ def test_wrapped_modules_are_matched_under_their_plain_names():
         assert all(torch.equal(value, state[name]) for name, value in mapping.to_torch(model).items())
 
 
-@pytest.mark.parametrize("library", ["equinox", "haiku"])
+@pytest.mark.parametrize("library", few(("equinox", "haiku"), "haiku"))
 def test_running_averages_go_on_from_torchs(library):
     """One training step after the transfer moves the statistics as an average would, and back in torch they agree."""
     case = ZOO["batchnorm_conv"]

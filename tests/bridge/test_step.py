@@ -25,6 +25,7 @@ from crossfade.bridge import Mapping, Step
 from crossfade.bridge.mapping import Entry
 from crossfade.bridge.rules import Rule, permute
 from crossfade.verdict import Verdict
+from default_run import few
 
 
 def two_groups(net):
@@ -50,7 +51,10 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+QUICK = ("SGD nesterov", "Adam amsgrad", "RMSprop centered", "Adagrad", "two groups")
+
+
+@pytest.mark.parametrize("name", few(OPTIMIZERS, *QUICK))
 def test_twenty_steps_equal_torchs_and_torch_goes_on_from_there(name, x64):
     """10 in torch, 20 here, 10 in torch again: 40 in torch. Includes momenta handed over both ways."""
     kind, options = OPTIMIZERS[name]

@@ -24,6 +24,7 @@ from torch import nn
 
 from crossfade.bridge import Mapping, Step
 from crossfade.errors import MappingError, NoCounterpart, UsageError
+from default_run import few
 
 
 def follows(change, *, optimizer=torch.optim.Adam, openings=2, **options):
@@ -55,7 +56,7 @@ def freeze(net, _):
     net.out.weight.requires_grad_(False)
 
 
-@pytest.mark.parametrize("change", [unfreeze, freeze])
+@pytest.mark.parametrize("change", few((unfreeze, freeze), freeze))
 def test_freezing_and_unfreezing_are_followed_with_a_new_proof(change, x64):
     """Gradual unfreezing. In a group of its own, because optax counts the updates of a group once."""
     groups = lambda net: [{"params": [p]} for p in net.parameters()]
@@ -323,7 +324,10 @@ def _restored():
     WEIGHTS.fill(1.0)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+QUICK = ("a global", "a closure", "a tensor", "self", "jax.jit")
+
+
+@pytest.mark.parametrize("name", few(LOSSES, *QUICK))
 def test_a_loss_that_reads_something_new_is_refused(name, x64):
     loss, change = LOSSES[name]()
     net, optimizer, mapping = make(torch.optim.SGD, lr=0.1)

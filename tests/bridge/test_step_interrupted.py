@@ -107,7 +107,7 @@ def test_an_interrupt_at_any_line_tears_nothing(x64):
     assert hits >= 2 * len(lines) - 4  # a line or two of waiting are not always reached
 
 
-@pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_interrupt_while_opening_tears_nothing(stride, x64):
     """Not at every line: each opening traces the loss anew."""
     run = Run(updates=1)
@@ -185,7 +185,11 @@ ERRORS = {
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name, kind", [*((name, "step") for name in ERRORS), ("inside the program", "epoch")])
+@pytest.mark.parametrize(
+    "name, kind",
+    [pytest.param(name, "step", marks=pytest.mark.slow if name.startswith("another") else ()) for name in ERRORS]
+    + [("inside the program", "epoch")],
+)
 def test_an_error_changes_nothing(name, kind, x64):
     change, words = ERRORS[name]
     run = Run(delicate_loss, updates=12)

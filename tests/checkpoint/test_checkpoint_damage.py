@@ -52,11 +52,12 @@ def header(entries, tail: bytes = b"") -> bytes:
     return len(text).to_bytes(8, "little") + text + tail
 
 
-def test_no_byte_can_change_unnoticed(bundle):
-    """Every byte of every file, one bit each, and the guard: put back, the bundle loads."""
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_byte_can_change_unnoticed(bundle, stride):
+    """Every byte of every file or every seventh, one bit each, and the guard: put back, the bundle loads."""
     for file in sorted(bundle.iterdir()):
         good = file.read_bytes()
-        for i in range(len(good)):
+        for i in range(0, len(good), stride):
             file.write_bytes(good[:i] + bytes([good[i] ^ 1 << i % 8]) + good[i + 1 :])
             refused(bundle, str(file.name))
         file.write_bytes(good)

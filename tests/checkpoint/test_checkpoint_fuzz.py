@@ -178,7 +178,7 @@ def change(fields, rng):
             node[last] = values(rng)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 20))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 20))])
 def test_changed_manifests_give_errors_of_ours(whole, tmp_path, seed):
     rng = random.Random(seed)
     for i in range(20):

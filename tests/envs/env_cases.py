@@ -38,6 +38,8 @@ WORDS = {
 
 CASES = [params_class(name)(**words) for name in ENVS for words in WORDS[name]]
 ENUMERABLE = [params for params in CASES if params.n_states is not None]
+# One of each environment, for the tests that compile a program for each; the others are slow there.
+QUICK = list({type(params): params for params in reversed(ENUMERABLE)}.values())
 
 
 def name(params) -> str:

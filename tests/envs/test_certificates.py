@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from env_cases import ENUMERABLE, name
+from env_cases import ENUMERABLE, QUICK, name
 
 from crossfade.algos.gflownet.evaluation import exact_jax, exact_numpy
 from crossfade.envs.dag.enumeration import enumerate_states
 from crossfade.envs.dag.registry import ENVS, make
+from default_run import few
 
 MOST_TRAJECTORIES = 30_000
 
@@ -96,7 +97,7 @@ def test_the_optimum_samples_the_target(params, backward):
     np.testing.assert_allclose(exact_numpy.terminating_distribution(graph, log_pf), graph.target, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("params", ENUMERABLE, ids=name)
+@pytest.mark.parametrize("params", few(ENUMERABLE, *QUICK[::3]), ids=name)
 def test_exact_twins_are_equal(params, x64):
     graph = graph_of(params)
     log_pf, log_pb = random_policy(graph.forward_mask), random_policy(graph.backward_mask)

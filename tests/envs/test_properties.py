@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from env_cases import CASES, ENUMERABLE, name, twins
+from env_cases import CASES, ENUMERABLE, QUICK, name, twins
 
 from crossfade.envs.dag import base_jax, base_numpy, conformance
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.envs.dag.registry import ALL, make, params_class
 from crossfade.errors import UsageError
 from crossfade.ranges import check_value
+from default_run import few
 
 WALKS = 6
 REWARDS = Literal["corners", "cosine"]
@@ -36,7 +37,7 @@ def states_of(params):
     return conformance.states_of(env, conformance.walk(env, *noise(params))[0])
 
 
-@pytest.mark.parametrize("params", CASES, ids=name)
+@pytest.mark.parametrize("params", few(CASES, *QUICK), ids=name)
 def test_twins_keep_the_protocol_and_are_equal(params):
     assert conformance.check(*twins(params)) == []
 
@@ -92,7 +93,7 @@ class Flipped:
         return flipped
 
 
-@pytest.mark.parametrize("params", ENUMERABLE, ids=name)
+@pytest.mark.parametrize("params", few(ENUMERABLE, *QUICK), ids=name)
 @pytest.mark.parametrize("mask", ["forward_mask", "backward_mask"])
 def test_a_flipped_mask_bit_is_noticed(params, mask):
     env, states = make(params, "numpy"), states_of(params)

@@ -15,6 +15,7 @@ from crossfade.envs.trading.trading_numpy import Trading
 from crossfade.systems.trading import learnability_jax as learnability, world
 from crossfade.systems.trading.judging import record
 from crossfade.systems.trading.learnability_jax import CONFIG, Learned
+from default_run import few
 
 SHORT = replace(CONFIG, steps=16)
 
@@ -27,7 +28,7 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-@pytest.mark.parametrize("costs", [False, True])
+@pytest.mark.parametrize("costs", few((False, True), True))
 def test_scripted_policies_earn_minus_their_costs(costs):
     findings = audits.martingale(days=200, costs=costs)
     assert [finding.policy for finding in findings if not finding.fair] == []
@@ -35,7 +36,7 @@ def test_scripted_policies_earn_minus_their_costs(costs):
 
 
 def test_commissions_are_all_that_is_paid_to_the_cent(monkeypatch):
-    found = audits.commissions(days=20)
+    found = audits.commissions(days=8)
     assert all(one.exact for one in found) and len(found) == len(audits.SCRIPTS)
     step = Trading.step
 
@@ -45,12 +46,15 @@ def test_commissions_are_all_that_is_paid_to_the_cent(monkeypatch):
         return after._replace(balance=after.balance - paid), outcome
 
     monkeypatch.setattr(Trading, "step", one_cent_more)
-    assert not any(one.exact for one in audits.commissions(days=20))
+    assert not any(one.exact for one in audits.commissions(days=8))
 
 
 @pytest.mark.parametrize(
     ("rule", "policy", "wins"),
-    [({"gaps": "ignored"}, "random", True), ({"trail": "same_bar"}, "always trail", False)],
+    [
+        pytest.param({"gaps": "ignored"}, "random", True, marks=pytest.mark.slow),
+        ({"trail": "same_bar"}, "always trail", False),
+    ],
 )
 def test_published_fills_are_found_unfair(rule, policy, wins):
     finding = next(f for f in audits.martingale(replace(Rules(), **rule), days=200) if f.policy == policy)
@@ -110,8 +114,8 @@ def tomorrow_known_at_the_close(monkeypatch):
     [
         (features_of_the_next_bar, "observation", {"scrambled", "bars missing"}),
         (no_entry_before_the_last_bar_in_the_data, "mask", {"the feed dies"}),
-        (time_to_the_last_bar_in_the_data, "observation", {"the feed dies"}),
-        (tomorrow_known_at_the_close, "observation", {"later days missing"}),
+        pytest.param(time_to_the_last_bar_in_the_data, "observation", {"the feed dies"}, marks=pytest.mark.slow),
+        pytest.param(tomorrow_known_at_the_close, "observation", {"later days missing"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_look_ahead_is_found(leak, shown, by, monkeypatch):

@@ -25,6 +25,7 @@ from crossfade.envs.trading.market import Settings, State
 from crossfade.envs.trading.params import START_NUMBERS, Reason, TradingParams
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.errors import UsageError
+from default_run import few
 
 MARKET = random_market()
 CALM = random_market(seed=1, spread=5)
@@ -38,7 +39,7 @@ def accounts(walked: Record, n: int) -> Record:
 
 
 @pytest.mark.parametrize("phase", [*(pytest.param(phase, marks=pytest.mark.slow) for phase in (1, 2)), 3])
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rules", few(RULES, "seed_jax"))
 def test_a_hundred_thousand_steps_are_equal(rules, phase):
     params, n = TradingParams(phase, rules=RULES[rules]), 256
     settings, published = random_settings(n), rules != "sound"
@@ -53,7 +54,12 @@ def test_a_hundred_thousand_steps_are_equal(rules, phase):
     assert set(np.unique(nights)) >= {0, 1, 2}
 
 
-@pytest.mark.parametrize(("switch", "phase"), SWITCHES)
+# Operation by operation, each of which is compiled: every third switch, in phase 3, which has all that phase 1 has.
+QUICK = [case for case in SWITCHES if case[1] == 3][::3]
+PLAIN = [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in SWITCHES]
+
+
+@pytest.mark.parametrize(("switch", "phase"), PLAIN)
 def test_each_switch_is_equal_without_jit(switch, phase):
     params, n = TradingParams(phase, window=2, rules=ONE_SWITCH[switch]), 1024
     settings, published = random_settings(n, seed=1), switch.startswith("reward")
@@ -93,7 +99,7 @@ def test_the_walk_notices_a_broken_part(broken, monkeypatch):
         assert_equal(walk_jax(params, MARKET, settings, walked, jit=False), walked)
 
 
-@pytest.mark.parametrize("phase", [1, 3])
+@pytest.mark.parametrize("phase", few((1, 3), 3))
 def test_the_ledger_has_32_bits_where_jax_has_64(phase, x64):
     params, settings = TradingParams(phase, window=2), random_settings(64)
     walked = walk_numpy(params, MARKET, settings, 4, 64)
@@ -104,7 +110,7 @@ def test_the_ledger_has_32_bits_where_jax_has_64(phase, x64):
         assert record["observation"].dtype == record["reward"].dtype == np.float32
 
 
-@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("jit", few((True, False), True))
 def test_the_same_numbers_begin_the_same_episode(jit):
     """Uniform float32 numbers, up to the last one below 1: a product in float64 would now and then be another bar."""
     n, market = 200_000, random_market(bars=3000)

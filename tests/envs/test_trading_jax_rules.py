@@ -69,7 +69,8 @@ def check(row: dict[str, Any], **expected: Any) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
+# Compiled, each case is a program of its own; that compiled walks are equal is proved in test_trading_equal.py.
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "compiled"])
 def jit(request: pytest.FixtureRequest) -> bool:
     return request.param
 

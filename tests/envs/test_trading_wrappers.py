@@ -162,13 +162,14 @@ def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):
 def test_gymnax_steps_many_accounts_and_keeps_the_final_observation():
     env, inside, n = TradingEnv(PARAMS), Trading(PARAMS), 8
     params = EnvParams(*jax.tree.map(jnp.asarray, (MARKET, Settings(max_bars=2))))
-    seen, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), n), params)
+    seen, state = jax.jit(jax.vmap(env.reset, (0, None)))(jax.random.split(jax.random.key(0), n), params)
+    inner_step, observe = jax.jit(inside.step), jax.jit(inside.observe)
     assert seen.shape == (n, *env.obs_shape) and env.num_actions == 6
     step, ended = jax.jit(jax.vmap(env.step, (0, 0, 0, None))), np.zeros(n, bool)
     for k in range(1, 4):
         action = jnp.full(n, Action.BUY, jnp.int32)
-        after, outcome = inside.step(*params, state, action)
-        final = np.asarray(inside.observe(*params, after))
+        after, outcome = inner_step(*params, state, action)
+        final = np.asarray(observe(*params, after))
         keys = jax.random.split(jax.random.key(k), n)
         seen, state, reward, terminated, truncated, info = step(keys, state, action, params)
         over = np.asarray(terminated | truncated)

@@ -23,6 +23,7 @@ from crossfade.bridge.rules import Rule, add
 from crossfade.errors import DifferentError, UsageError
 from crossfade.parity import Report, Twin, Verdict, check
 from crossfade.parity.cases import cases
+from default_run import few
 
 FAST = {"dtype": "float64", "steps": (1, 3)}
 
@@ -52,7 +53,7 @@ def assert_rounding(report):
     assert rows and all(row.guard and row.float64.size <= LIMITS[row.level] for row in rows), report.text()
 
 
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", few(cases(), "policy_value"))
 def test_shipped_twins_agree_to_rounding(name):
     report = check(cases()[name](), steps=(1, 10, 100))
     assert_rounding(report)

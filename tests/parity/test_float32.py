@@ -11,6 +11,7 @@ from parity_halves import draw, linear, make_twin, seeded
 from torch import nn
 
 from crossfade.parity import Twin, Verdict, check
+from default_run import few
 
 WORDS = np.array([[3, 70_000, 9], [120_001, 5, 65_537]])
 
@@ -106,7 +107,14 @@ def test_less_care_for_rounding_on_either_side_is_rounding(careless):
     assert check(twin).verdict is Verdict.ROUNDING
 
 
-@pytest.mark.parametrize(("rate", "b2"), [(0.1, 0.999), (1e-3, 0.999), (1.0, 0.9999)])
+@pytest.mark.parametrize(
+    ("rate", "b2"),
+    [
+        pytest.param(0.1, 0.999, marks=pytest.mark.slow),
+        (1e-3, 0.999),
+        pytest.param(1.0, 0.9999, marks=pytest.mark.slow),
+    ],
+)
 def test_optax_bias_correction_is_rounding(rate, b2):
     """1 - b2 in float32 loses as many digits as b2 is close to one; torch computes it in Python, in float64."""
     module = seeded(lambda: nn.Linear(3, 2))
@@ -161,7 +169,7 @@ def first_minibatch(bug: str | None = None, actions: int = 60, estimator: str = 
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k3"])
-@pytest.mark.parametrize("actions", [2, 60, 600])
+@pytest.mark.parametrize("actions", few((2, 60, 600), 600))
 @pytest.mark.parametrize("dtype", ["both", "float32"])
 def test_a_kl_of_rounding_alone_raises_no_alarm(estimator, actions, dtype):
     report = check(first_minibatch(actions=actions, estimator=estimator), dtype=dtype)

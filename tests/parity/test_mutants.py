@@ -1,14 +1,23 @@
 """Every planted porting bug is found at the level where it lives; clean ports never raise an alarm."""
 
 import pytest
-from mutants import CLEAN, MUTANTS, Mutant
+from mutants import CLEAN, FAMILIES, MUTANTS, Mutant
 from mutants_updates import STEPS
 
 from crossfade.parity import Verdict, check
 from crossfade.parity.twin import LEVELS
 
+OPTIMISERS = [name for name in CLEAN if name not in {make.__name__ for make in FAMILIES}]
+QUICK_OPTIMISERS = ("cosine",)
 
-@pytest.mark.parametrize("name", CLEAN)
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in OPTIMISERS and name not in QUICK_OPTIMISERS else ())
+        for name in CLEAN
+    ],
+)
 def test_clean_twins_raise_no_alarm(name, record_property):
     record_property("mutation suite", "false alarms")
     report = check(CLEAN[name](), steps=STEPS)
@@ -17,7 +26,14 @@ def test_clean_twins_raise_no_alarm(name, record_property):
     assert proved and all(row.float64 and row.float32 and row.guard for row in proved), report.text()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+# One bug of each family of twins and of each optimiser at each level.
+PLACES = {(*mutant.make.args[:-1], mutant.make.func, mutant.level): mutant for mutant in reversed(MUTANTS)}
+QUICK = {mutant.name for mutant in PLACES.values()}
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(m, id=m.name, marks=() if m.name in QUICK else pytest.mark.slow) for m in MUTANTS]
+)
 def test_mutant_is_caught_at_its_level(mutant: Mutant, record_property):
     record_property("mutation suite", "mutants")
     report = check(mutant.make(), dtype="float64", steps=STEPS)
@@ -30,5 +46,6 @@ def test_mutant_is_caught_at_its_level(mutant: Mutant, record_property):
 
 
 def test_the_suite_is_large_and_its_names_are_unique():
+    assert {m.level for m in MUTANTS} == {m.level for m in MUTANTS if m.name in QUICK}
     assert len(MUTANTS) >= 25
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

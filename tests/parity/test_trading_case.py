@@ -19,6 +19,7 @@ def test_the_learner_is_the_same_but_for_rounding():
     assert {row.level for row in report.rows if row.verdict is not None} == set(LEARNER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("env.phase=1", "rules=seed_jax")])
 def test_accounts_are_equal_to_the_last_bit(words):
     report = parity.check(trading(*words), ["env"], dtype="float64")

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from sides import Frozen, assert_same, reference, ulps
 
 from crossfade.random import random_numpy
+from default_run import few, few_of
 
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 SHAPES = st.sampled_from([(), (3, 0), (2, 3)])
@@ -90,10 +91,11 @@ def test_uniform_bounds_may_be_arrays(side):
     assert_same(side.uniform(keys, (2, 4), minval=low, maxval=2.0, dtype="float32"), wanted)
 
 
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 RANGES = [(0, 10), (-5, 5), (3, 3), (7, 2), (-(2**31), 2**31), (0, 2**40), (-(2**63), 2**63 - 1), (-300, 300)]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", few(INTEGERS, "uint8", "int32", "int64"))
 def test_randint_equals_jax(side, dtype):
     draw = between("randint", (50,), dtype)
     for seed, (low, high) in enumerate(RANGES):
@@ -125,8 +127,14 @@ LOGITS = {d: Frozen(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(d)) f
 TIES = Frozen(np.random.default_rng(1).normal(size=(2**16, 6)).astype(np.float32) * 0.01)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("axis, shape", [(-1, None), (0, None), (-2, (5, 2, 4))])
+CATEGORICAL = {
+    f"{axis}-{shape and 'shape'}-{dtype}": (axis, shape, dtype)
+    for axis, shape in ((-1, None), (0, None), (-2, (5, 2, 4)))
+    for dtype in LOGITS
+}
+
+
+@pytest.mark.parametrize("axis, shape, dtype", few_of(CATEGORICAL, "-1-None-float32", "-2-shape-float64", many=True))
 def test_categorical_equals_jax(side, dtype, axis, shape):
     for batch in ((), (2, 2)):
         keys = keys_of(9, batch)
@@ -140,7 +148,7 @@ def test_a_quarter_million_categorical_draws_near_ties_equal_jax(side):
     assert_same(side.categorical(keys, TIES), reference("categorical", TIES)(keys))
 
 
-@pytest.mark.parametrize("n", [0, 1, 33, 2000])  # 0, 1 and 2 rounds of sorting
+@pytest.mark.parametrize("n", few((0, 1, 33, 2000), 0, 1, 2000))  # 0, 1 and 2 rounds of sorting
 def test_permutation_of_a_range_equals_jax(side, n):
     key = random_numpy.key(n)
     assert_same(side.permutation(key, n), reference("permutation", n)(key))
@@ -149,7 +157,10 @@ def test_permutation_of_a_range_equals_jax(side, n):
 X = Frozen(np.arange(24, dtype=np.int32).reshape(4, 6))
 
 
-@pytest.mark.parametrize("axis, independent", [(0, False), (1, False), (-1, True), (0, True)])
+SHUFFLED = {f"{axis}-{each}": (axis, each) for axis, each in ((0, False), (1, False), (-1, True), (0, True))}
+
+
+@pytest.mark.parametrize("axis, independent", few_of(SHUFFLED, "1-False", "-1-True", many=True))
 def test_permutation_of_an_array_equals_jax(side, axis, independent):
     for batch in ((), (2, 2)):
         keys = keys_of(4, batch)
@@ -168,7 +179,7 @@ CHOICES = {
 MANY = Frozen(np.random.default_rng(2).random(1000).astype(np.float32))
 
 
-@pytest.mark.parametrize("case", CHOICES)
+@pytest.mark.parametrize("case", few(CHOICES, "replace", "weighted, without", "weighted in float64"))
 @pytest.mark.parametrize("a", [6, X], ids=["range", "array"])
 def test_choice_equals_jax(side, case, a):
     with jax.enable_x64("float64" in case):  # elsewhere x64 is off: JAX then draws the indices from the int32 stream
@@ -201,6 +212,7 @@ def test_weighted_choice_of_many_equals_jax(side):
     assert_same(side.choice(key, 1000, (20000,), p=MANY), reference("choice", 1000, (20000,), p=MANY)(key))
 
 
+@pytest.mark.slow
 def test_the_equality_table(side):
     """Prints (with -s) how close each float function is to JAX, jitted and not, over 4 x 2**15 draws."""
     rows = []

@@ -2,6 +2,23 @@
 
 import pytest
 
+# The toys whose tests are slow where a system of the project or the first toy proves the same in the default run.
+LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD")
+DEAR_MODES = {"jax_minimal", "jax_policy"}
+DEAR = {("test_a_report_shows_the_run", "trading")}  # the default run has it in tests/algos/test_trading_walk.py
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what the default run of the contract leaves out; its modules have one fixture for all systems."""
+    for item in items:
+        if item.path.name not in ("test_contract.py", "test_contract_runs.py") or not hasattr(item, "callspec"):
+            continue
+        given, runs = item.callspec.params, {"finished", "killed"} & set(item.fixturenames)
+        modes = {given.get(name) for name in ("mode", "first", "second")}
+        like_others = given.get("system") in LIKE_OTHERS and (runs or modes & DEAR_MODES)
+        if like_others or (item.originalname, given.get("system")) in DEAR:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract import ALL, HALF, Killed, assert_equal, contents, rows, run_on_disk, saved, settings, tiny
+from contract import ALL, HALF, TOYS, Killed, assert_equal, contents, rows, run_on_disk, saved, settings, tiny
 
 from crossfade import checkpoint
 from crossfade.cli import main
 from crossfade.errors import NotFiniteError
-from crossfade.registry import find
+from crossfade.registry import SYSTEMS, find
 from crossfade.run import RunDir
 from crossfade.run.settings import MODES
 from crossfade.trainers import training
@@ -231,19 +231,21 @@ def find_label(run: Path) -> str:
 
 
 def test_the_ladder_is_climbed_with_a_report(tmp_path, capsys):
-    """By a toy; the other systems go two rungs in the test of one framework alone, and all the way in the next one."""
+    """By a toy; the other systems climb in the next test and with one framework alone, which are slow."""
     words = [*tiny("toy:RECORD"), "--updates", str(HALF), "--json", "--runs-dir", str(tmp_path)]
     assert main(["climb", "toy:RECORD", *words]) == 0
     check_climb(json.loads(capsys.readouterr().out), list(MODES), tmp_path / "bandit" / "climb.html")
 
 
-@pytest.mark.parametrize(
-    "system", [pytest.param(name, marks=[] if name == "toy:RECORD" else pytest.mark.slow) for name in ALL]
-)
-def test_the_ladder_is_climbed_with_every_compiler_on(system, tmp_path):
-    words = [*tiny(system), "--json", "--runs-dir", str(tmp_path)]
+CLIMBS = [("toy:RECORD", ["torch", "torch_pure"]), *(pytest.param(s, list(MODES), marks=pytest.mark.slow) for s in ALL)]
+
+
+@pytest.mark.parametrize(("system", "modes"), CLIMBS)
+def test_the_ladder_is_climbed_with_every_compiler_on(system, modes, tmp_path):
+    """By default the rung that torch.compile is on; the others have no compiler but XLA, which is always on."""
+    words = [*tiny(system), "--modes", *modes, "--json", "--runs-dir", str(tmp_path)]
     done = subprocess.run([*COMMAND, "climb", system, *words], env=ALONE, check=True, capture_output=True, text=True)
-    check_climb(json.loads(done.stdout), list(MODES), tmp_path / find(system).name / "climb.html")
+    check_climb(json.loads(done.stdout), modes, tmp_path / find(system).name / "climb.html")
 
 
 def check_climb(rungs: list[dict], modes: list[str], page: Path) -> None:
@@ -286,18 +288,20 @@ for name, words in {words}.items():
 assert not {blocked} & set(sys.modules)
 """
 ALONE_IN = [
-    ("torch", "torch", ["torch", "torch_pure"]),
-    ("jax", "jax_full", []),
-    pytest.param("torch", "torch_pure", [], marks=pytest.mark.slow),
-    pytest.param("jax", "jax_policy", ["jax_policy", "jax_full"], marks=pytest.mark.slow),
+    ("torch", "torch", [], SYSTEMS),
+    ("jax", "jax_full", [], SYSTEMS),
+    pytest.param("torch", "torch", ["torch", "torch_pure"], ALL, marks=pytest.mark.slow),
+    pytest.param("jax", "jax_full", [], TOYS, marks=pytest.mark.slow),
+    pytest.param("torch", "torch_pure", [], ALL, marks=pytest.mark.slow),
+    pytest.param("jax", "jax_policy", ["jax_policy", "jax_full"], ALL, marks=pytest.mark.slow),
 ]
 OTHER = {"torch": {"jax", "jaxlib", "equinox", "optax", "flax", "haiku", "orbax"}, "jax": {"torch"}}
 
 
-@pytest.mark.parametrize(("side", "mode", "rungs"), ALONE_IN)
-def test_one_framework_is_enough_for_its_modes(side, mode, rungs, tmp_path):
-    """All systems in one process: most of its time goes into importing the framework."""
-    words = {find(system).name: [system, *tiny(system)] for system in ALL}
+@pytest.mark.parametrize(("side", "mode", "rungs", "systems"), ALONE_IN)
+def test_one_framework_is_enough_for_its_modes(side, mode, rungs, systems, tmp_path):
+    """Several systems in one process: most of its time goes into importing the framework."""
+    words = {find(system).name: [system, *tiny(system)] for system in systems}
     wide = "nullcontext()" if side == "torch" else "__import__('jax').enable_x64(True)"
     facts = {"side": side, "mode": mode, "rungs": rungs, "words": words, "folder": tmp_path, "wide": wide}
     code = MISSING.format(blocked=OTHER[side], **facts)

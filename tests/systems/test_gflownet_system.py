@@ -8,6 +8,7 @@ from crossfade.config import apply
 from crossfade.errors import NoCounterpart
 from crossfade.registry import find
 from crossfade.trainers.making import make_trainer, precision
+from default_run import few
 
 SMALL = ("env=hypergrid", "hidden=16", "batch_size=8", "dtype=float64")
 
@@ -33,8 +34,14 @@ def reference() -> dict[str, np.ndarray]:
     return run(config("torch"))
 
 
-@pytest.mark.parametrize("execution", ["dense", "unique"])
-@pytest.mark.parametrize("mode", ["jax_minimal", "jax_policy", "jax_full"])
+EXECUTIONS = [
+    *(pytest.param(mode, "dense", marks=pytest.mark.slow) for mode in ("jax_minimal", "jax_policy", "jax_full")),
+    pytest.param("jax_minimal", "unique", marks=pytest.mark.slow),
+    *(("jax_policy", "unique"), ("jax_full", "unique")),
+]
+
+
+@pytest.mark.parametrize(("mode", "execution"), EXECUTIONS)
 def test_every_execution_is_the_same_system(mode, execution, reference):
     assert_close(run(config(mode, f"execution={execution}")), reference)
 
@@ -47,7 +54,7 @@ def clipped() -> dict[str, np.ndarray]:
     return run(config("torch", *CLIPPED))
 
 
-@pytest.mark.parametrize("mode", ["torch_pure", "jax_policy", "jax_full"])
+@pytest.mark.parametrize("mode", few(("torch_pure", "jax_policy", "jax_full"), "torch_pure", "jax_full"))
 def test_every_mode_clips_and_decays_as_torch_does(mode, clipped, reference):
     assert not np.allclose(clipped["trunk.0.weight"], reference["trunk.0.weight"])
     assert_close(run(config(mode, *CLIPPED)), clipped)

@@ -21,6 +21,7 @@ from crossfade.systems.trading.population_jax import Population
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.verbs.sweep import combinations
 from crossfade.verbs.sweep_report import record, write_page
+from default_run import few
 
 OTHER = {
     "seed": 1,
@@ -36,7 +37,7 @@ OTHER = {
 MAKE = {"trading": Population, "toy_point:RECORD": lambda configs: PPOPopulation(configs, PointSystem)}
 
 
-@pytest.mark.parametrize("system", MAKE)
+@pytest.mark.parametrize("system", few(MAKE, "toy_point:RECORD"))
 def test_each_member_is_the_run_trained_alone_and_judged_alike(system):
     base = settings(system, "jax_full")
     configs = [base, replace(base, **OTHER)]
@@ -60,23 +61,19 @@ def test_each_member_is_the_run_trained_alone_and_judged_alike(system):
         assert {f"eval/{name}": column[1] for name, column in diverged.items()} == pytest.approx(own, nan_ok=True)
 
 
-def test_every_setting_that_may_vary_is_felt():
+def test_every_setting_that_may_vary_is_felt_and_one_program_serves_members_of_any():
     assert OTHER.keys() == set(VARYING)
+    before = ppo_population_jax.train._cache_size()
     base = settings("toy_point:RECORD", "jax_full")
     configs = [base, *(replace(base, **{name: value}) for name, value in OTHER.items())]
     with precision(base):
         metrics = PPOPopulation(configs, PointSystem).run(0, HALF)
+        PPOPopulation([replace(config, lr=2e-3, seed=2) for config in configs], PointSystem).run(0, HALF)
     assert len({tuple(losses) for losses in metrics["loss"]}) == len(configs)
-
-
-def test_one_program_serves_members_of_any_settings():
-    before = ppo_population_jax.train._cache_size()
-    base = settings("toy_point:RECORD", "jax_full", "float32")
-    for lr in (1e-3, 2e-3):
-        PPOPopulation([replace(base, lr=lr, seed=seed) for seed in (0, 1)], PointSystem).run(0, 2)
     assert ppo_population_jax.train._cache_size() == before + 1
 
 
+@pytest.mark.slow
 def test_a_sweep_of_trading_ranks_by_dollars_per_day(tmp_path, capsys):
     words = [*tiny("trading"), "--over", "seed=0..1", "entropy_coef=0,0.1"]
     assert main(["sweep", "trading", *words, "--runs-dir", str(tmp_path)]) == 0

@@ -15,8 +15,6 @@ RECORD = find("trading")
 SIZES = ("mode=jax_policy", "n_envs=4", "n_steps=16", "hidden=8", "env.window=3", "days=6", "eval_days=2", "steps=2")
 PACE = ("chunk=2", "epochs=1", "minibatches=2", "log_every=2", "eval_every=0", "checkpoint_every=0")
 CASES = {name: ("--preset", name) for name in RECORD.presets} | {f"env.phase={n}": (f"env.phase={n}",) for n in (2, 3)}
-QUICK = ("demo", "phase2")
-PRESETS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 
 
 @pytest.fixture
@@ -26,7 +24,18 @@ def unchecked(monkeypatch):
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", PRESETS)
+def test_the_demo_is_trained_and_judged(tmp_path, capsys):
+    """In the default run; walk and report of small runs are in tests/algos/test_trading_walk.py."""
+    place = ("--quiet", "--runs-dir", str(tmp_path))
+    assert main(["train", "trading", "--preset", "demo", *SIZES, *PACE, *place]) == 0
+    (run,) = _runs(tmp_path)
+    assert main(["eval", str(run), "--resamples", "20", *place]) == 0
+    assert "per day" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", CASES)
 def test_train_eval_walk_and_report(name, tmp_path, capsys):
     words, place = (*SIZES, *PACE), ("--quiet", "--runs-dir", str(tmp_path))
     assert main(["train", "trading", *CASES[name], *words, *place]) == 0

@@ -12,15 +12,12 @@ from crossfade.registry import find
 from crossfade.run.settings import MODES
 from crossfade.trainers.making import make_trainer
 
-LOSSES = [
-    "tb",
-    *(pytest.param(loss, marks=pytest.mark.slow) for loss in ("vargrad", "db", "mdb", "subtb", "fm", "fldb")),
-]
+LOSSES = ["tb", "vargrad", "db", "mdb", "subtb", "fm", "fldb"]
 WORLDS = [("env=hypergrid", "env.length=8", "env.r0=1e-3"), ("env=grid", "env.length=16")]
-CORNERS = pytest.param(WORLDS[1], id="corners", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("world", [pytest.param(WORLDS[0], id="hypergrid"), CORNERS])
+@pytest.mark.slow  # the default run has tests/algos/test_gflownet_full.py, where trajectory balance learns a target
+@pytest.mark.parametrize("world", WORLDS, ids=["hypergrid", "corners"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_learns_the_target(loss, world):
     backward = "uniform" if loss == "fm" else "shared"

@@ -11,6 +11,7 @@ from crossfade.registry import find
 from crossfade.systems.trading import world
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.making import make_trainer
+from default_run import few
 
 SMALL = (
     "mode=jax_full",
@@ -44,7 +45,7 @@ def compilations() -> Iterator[list[str]]:
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", few((1, 2), 2))
 def test_a_whole_curriculum_compiles_one_program_of_each_function(devices):
     chosen = apply(TradingConfig(), (*find("trading").presets["phase2"], *SMALL, f"devices={devices}"))
     course = [world.settings(chosen, update) for update in range(chosen.steps)]

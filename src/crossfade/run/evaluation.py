@@ -28,8 +28,8 @@ class Evaluation:
     """What the policy was judged by, in words; empty where that is the training world itself."""
     study: dict[str, Any] = field(default_factory=dict)
     """All that was asked for with an effort, ready for JSON but for numbers that are not finite."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Texts to be kept beside the arrays, by file name."""
+    files: dict[str, str | bytes] = field(default_factory=dict)
+    """Texts and other files to be kept beside the arrays, by name."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Pages of HTML that hold everything they show: one file, no outside asset, light and dark."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, Literal, NamedTuple
@@ -26,6 +27,7 @@ th { color: var(--quiet); font-size: .78rem; }
 .good { background: hsl(var(--good) / .14); } .fair { background: hsl(var(--fair) / .16); }
 .bad { background: hsl(var(--bad) / .16); }
 figure { padding: .8rem 1rem; } figure svg { width: min(100%, 54rem); height: auto; }
+figure img { display: block; max-width: 100%; height: auto; border-radius: 4px; margin-bottom: .4rem; }
 pre { padding: .8rem 1rem; font-size: .85rem; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--quiet); font-size: .92rem; padding: .2rem 0; }
 details[open] > summary { color: var(--ink); }
@@ -77,9 +79,14 @@ def details(title: str, blocks: Sequence[str]) -> str:
     return f"<details>\n<summary>{escape(title)}</summary>\n" + "\n".join(blocks) + "\n</details>"
 
 
-def figure(svg: str, caption: str = "") -> str:
-    """A picture given as SVG (see plots.to_svg), which takes the page's text colour."""
-    return f"<figure>\n{svg}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
+def figure(picture: str, caption: str = "") -> str:
+    """A picture given as SVG (see plots.to_svg), which takes the page's text colour, or by `image`."""
+    return f"<figure>\n{picture}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
+
+
+def image(data: bytes, kind: str, alt: str) -> str:
+    """A picture of pixels, `kind` gif or png, that the page holds in itself; `alt` says what is to be seen."""
+    return f'<img alt="{escape(alt)}" src="data:image/{kind};base64,{b64encode(data).decode()}">'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:

@@ -37,6 +37,7 @@ class IQNSystem(Generic[Config]):
     """
 
     def __init__(self, config: Config, params: WorldParams):
+        sharing.mesh(config.devices)  # before anything else of JAX: it makes its devices once
         self.config, self.game, self.compiled = config, make_game(params, "numpy"), make_game(params, "jax")
         check_sizes(config, self.game.turns)
         self.sizes = architecture(config, self.game.observation_dim, self.game.n_actions)

@@ -63,7 +63,7 @@ class Eval(Common):
         """Evaluates one run and keeps what was found in its folder; also in words."""
         from .. import checkpoint
         from ..loading import load_attribute
-        from ..run.files import finite, write_array, write_json, write_text
+        from ..run.files import finite, write_array, write_bytes, write_json
         from ..trainers.making import make_trainer, precision
         from ..trainers.saving import snapshot_of
 
@@ -76,8 +76,8 @@ class Eval(Common):
                 write_array(run.eval / f"{name}.npy", array)
             judge = load_attribute(system.judge) if system.judge else _judge
             judged = judge(run, config, found, self.effort)
-        for name, text in found.files.items():
-            write_text(run.eval / name, text)
+        for name, content in found.files.items():
+            write_bytes(run.eval / name, content if isinstance(content, bytes) else content.encode())
         asked = asdict(self.effort)
         written = finite({"step": bundle.step, **asked, "test_set": found.test_set, **found.metrics, **judged.record})
         write_json(run.eval / f"{bundle.step:010d}.json", written)

@@ -14,7 +14,7 @@ MOST = 6  # runs in one section
 
 
 def pictures_of(system: System, config: Any, runs: Mapping[str, Path]) -> list[tuple[str, str]]:
-    """SVG and caption of every picture that the system makes of these runs, by label."""
+    """Picture, SVG or an image element, and caption of every one that the system makes of these runs, by label."""
     from ..loading import load_attribute
 
     return load_attribute(system.pictures)(config, dict(runs)) if system.pictures else []

@@ -10,8 +10,13 @@ EPS = 1e-8
 
 
 def names(config: IQNConfig) -> tuple[str, ...]:
-    """The name of each model's optimiser; a sole one is `policy`."""
-    return ("policy",) if config.n_models == 1 else tuple(f"model_{k}" for k in range(config.n_models))
+    """The name of each model's optimiser."""
+    return model_names(config.n_models)
+
+
+def model_names(n_models: int) -> tuple[str, ...]:
+    """The names of the optimisers of so many models; a sole one is `policy`."""
+    return ("policy",) if n_models == 1 else tuple(f"model_{k}" for k in range(n_models))
 
 
 def rates(config: IQNConfig) -> tuple[float, ...]:

@@ -34,7 +34,7 @@ holds; a wall stands in `wall_layers` of them, so that with 2 it counts 2 and th
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -120,6 +120,13 @@ class TreasurehuntParams:
             raise UsageError(f"items: expected at most 100, got {len(self.table)}.")
         if (total := sum(item.spawn for item in self.table)) > 1:
             raise UsageError(f"items: expected spawn probabilities that sum to at most 1, got {total:g}.")
+
+    def __str__(self) -> str:
+        """In words what most differ in, and as settings what is not as usual."""
+        often = ("height", "width", "agents", "radius", "turns", "items")
+        seen = f"a map of {self.height} x {self.width}, agents={self.agents}, radius={self.radius}, turns={self.turns}"
+        rest = [f.name for f in fields(self) if f.name not in often and getattr(self, f.name) != f.default]
+        return ", ".join([seen, f"items={','.join(self.items)}", *(f"{name}={getattr(self, name)}" for name in rest)])
 
     @cached_property
     def table(self) -> tuple[Item, ...]:
@@ -217,17 +224,15 @@ class TreasurehuntParams:
 def _read_item(text: str) -> Item:
     """An item as a word has it."""
     name, *numbers = text.split(":")
-    wanted = f"items: expected name:value:spawn or name:value:spawn:chance:change, got {text!r}."
-    if (
-        not re.fullmatch(r"[A-Za-z_]\w*", name)
-        or name in ("empty", "wall", "sand", "agent")
-        or len(numbers) not in (2, 4)
-    ):
+    wanted = f"items: expected name:value:spawn (gem:10:0.02) or name:value:spawn:chance:change, got {text!r}."
+    if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in ("empty", "wall", "sand", "agent"):
         raise UsageError(f"{wanted} A name is a word other than empty, wall, sand and agent.")
+    if len(numbers) not in (2, 4):
+        raise UsageError(f"{wanted} After the name come two numbers or four, here {len(numbers)}.")
     try:
         item = Item(name, *map(float, numbers))
     except ValueError:
-        raise UsageError(wanted) from None
+        raise UsageError(f"{wanted} After the name come numbers.") from None
     if not all(map(np.isfinite, item[1:])) or not 0 <= item.spawn <= 1 or not 0 <= item.chance <= 1:
         raise UsageError(f"{wanted} Numbers are finite; spawn and chance are probabilities.")
     return item

@@ -1,6 +1,6 @@
 """Treasurehunt: several agents on one map, each learning by an implicit quantile network of its own."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="treasurehunt",
@@ -8,7 +8,12 @@ RECORD = System(
     config="crossfade.systems.treasurehunt.config:TreasurehuntConfig",
     torch="crossfade.systems.treasurehunt.system_torch:System",
     jax="crossfade.systems.treasurehunt.system_jax:System",
+    pictures="crossfade.systems.treasurehunt.pictures:pictures",
+    summary="crossfade.systems.treasurehunt.summary:summary",
     effort="crossfade.systems.treasurehunt.evaluation:TreasurehuntEffort",
+    examine="crossfade.systems.treasurehunt.examine:examine",
+    formats="crossfade.systems.treasurehunt.published.formats_torch:FORMATS",
+    judge="crossfade.systems.treasurehunt.verdict:judge",
     presets={
         # A minute's climb: three agents on a small map.
         "demo": (
@@ -70,6 +75,9 @@ RECORD = System(
         Measure("train/loss", "loss"),
     ),
     score="eval/return",
+    verbs={
+        "tune": Item("how agents are best trained side by side here", "crossfade.systems.treasurehunt.verbs.tune:Tune"),
+    },
     # A map on which something happens, and a ring that is full after two epochs.
     tiny=(
         "env.height=6",

@@ -1,5 +1,6 @@
 """Players who have learned nothing, on the games by which policies are judged."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,11 +14,17 @@ from ...envs.treasurehunt.params import ACTIONS, TreasurehuntParams
 from .config import TreasurehuntConfig
 
 
+def named(params: TreasurehuntParams, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What they earn, all agents together, by the words for them; none that has nothing to go to."""
+    known = {"random play": "eval/random"} | ({"nearest-item rule": "eval/nearest"} if _good(params) else {})
+    return {label: metrics[name] for label, name in known.items() if name in metrics}
+
+
 def nearest(params: TreasurehuntParams) -> rollout_numpy.Act:
     """Goes to the nearest item of positive value in sight (by steps; of equal ones the first, row by row), along the
     longer way first; down a row of equal steps; with nothing in sight it goes up, down, left, right by the stack."""
     size, radius = params.window, params.radius
-    good = [params.channels.index(item.name) for item in params.table if item.value + item.chance * item.change > 0]
+    good = [params.channels.index(name) for name in _good(params)]
     rows, columns = np.divmod(np.arange(size**2), size)
     down, right = rows - radius, columns - radius
     steps = np.abs(down) + np.abs(right)
@@ -26,12 +33,17 @@ def nearest(params: TreasurehuntParams) -> rollout_numpy.Act:
 
     def act(agent: int, stack: np.ndarray, fractions: np.ndarray) -> np.ndarray:
         seen = stack[:, -params.observation_dim :][:, : len(params.channels) * size**2]
-        there = seen.reshape(len(stack), -1, size**2)[:, good].any(1)
+        there: np.ndarray = seen.reshape(len(stack), -1, size**2)[:, good].sum(1) > 0
         chosen = np.where(there, steps, 2 * size).argmin(1)
         wander = (fractions[:, 0] * len(ACTIONS)).astype(np.int32)
-        return np.where(there.any(1), towards[chosen], wander)
+        return np.where(there.any(-1), towards[chosen], wander)
 
     return act
+
+
+def _good(params: TreasurehuntParams) -> list[str]:
+    """Items that are worth taking on average."""
+    return [item.name for item in params.table if item.value + item.chance * item.change > 0]
 
 
 @lru_cache(maxsize=8)

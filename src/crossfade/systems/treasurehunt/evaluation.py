@@ -21,9 +21,12 @@ from ...ranges import Count
 from ...run.evaluation import Effort, Evaluation
 from . import baselines
 from .config import TreasurehuntConfig
+from .shown import animate
 
 GAMES = 2026
 """Seed of the games by which policies are judged."""
+SHOWN = 200
+"""Turns of the game that is kept for a picture, at most."""
 Player = Callable[[TreasurehuntConfig, Noise], Episode]
 """Plays the games of `noise`, as a config for judging (`judging`) says."""
 
@@ -50,25 +53,39 @@ def draw_games(config: TreasurehuntConfig) -> Noise:
 
 
 def evaluate(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEffort | None = None) -> Evaluation:
-    """The greedy policy on the games, with standard errors over episodes."""
-    judged = judging(config, config.eval_episodes)
+    """The greedy policy on the games; with an effort, also the same figures on more of them and in other turns."""
+    metrics, arrays = judge_on(config, player, config.eval_episodes)
+    if effort is None:
+        return Evaluation(metrics, arrays)
+    figures, arrays = judge_on(config, player, effort.episodes)
+    study = {"episodes": effort.episodes, "figures": figures, "turns": compare_turns(config, player, effort)}
+    animation = animate(config.env, arrays)
+    files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
+    return Evaluation(metrics, arrays, study=study, files=files)
+
+
+def judge_on(
+    config: TreasurehuntConfig, player: Player, episodes: int
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Figures of the policy on so many games, with standard errors over them, and what pictures show."""
+    judged = judging(config, episodes)
     noise = draw_games(judged)
     episode = Episode(*map(np.asarray, player(judged, noise)))
     each = episode.reward.sum(0, dtype=np.float64)
     position = by_position(episode, noise)
+    bumps = episode.reward == np.float32(config.env.wall_value)
     metrics = {
         "eval/return": each.sum(1).mean(),
         "eval/return_se": _error(each.sum(1)),
         **{f"eval/return_{agent}": value for agent, value in enumerate(each.mean(0))},
         "eval/first_mover": (position[:, 0] - position[:, -1]).mean(),
         "eval/first_mover_se": _error(position[:, 0] - position[:, -1]),
-        "eval/bumps": (episode.reward == np.float32(config.env.wall_value)).sum((0, 2)).mean(),
+        **({"eval/bumps": bumps.sum((0, 2)).mean()} if config.env.wall_value else {}),
         "eval/random": baselines.returns(judged, "random").sum(1).mean(),
         "eval/nearest": baselines.returns(judged, "nearest").sum(1).mean(),
     }
     arrays = {"returns": each, "positions": position, **_shown(config, episode, noise)}
-    study = {} if effort is None else {"turns": compare_turns(config, player, effort)}
-    return Evaluation({name: float(value) for name, value in metrics.items()}, arrays, study=study)
+    return {name: float(value) for name, value in metrics.items()}, arrays
 
 
 def by_position(episode: Episode, noise: Noise) -> Float64[np.ndarray, "worlds agents"]:
@@ -79,7 +96,8 @@ def by_position(episode: Episode, noise: Noise) -> Float64[np.ndarray, "worlds a
 
 def compare_turns(config: TreasurehuntConfig, player: Player, effort: TreasurehuntEffort) -> list[dict[str, Any]]:
     """The policy in every kind of turns and order of agents, on the same games: return and first mover's advantage,
-    with standard errors; and the mean difference, game by game, from the turns that it learned in."""
+    with standard errors; and the mean difference, game by game, from the turns that it learned in; these are
+    marked as its own."""
     found, own = [], None
     for moves, order in [(config.moves, config.order), *((m, o) for m in MOVES for o in ORDERS)]:
         judged = judging(config, effort.episodes, moves=moves, order=order)
@@ -91,18 +109,20 @@ def compare_turns(config: TreasurehuntConfig, player: Player, effort: Treasurehu
         row = {"moves": moves, "order": order, "return": float(total.mean()), "return_se": _error(total)}
         row |= {"first_mover": float(first.mean()), "first_mover_se": _error(first)}
         row |= {"difference": float((total - own).mean()), "difference_se": _error(total - own)}
+        row |= {"own": (moves, order) == (config.moves, config.order)}
         found.append(row)
     return found[1:]
 
 
 def _shown(config: TreasurehuntConfig, episode: Episode, noise: Noise) -> dict[str, np.ndarray]:
-    """The game of the median return for a picture: the map at the start and after every turn, and what was earned."""
+    """The game of the median return for a picture, at the start and after every turn, of which the first are enough:
+    the map, (row, column) of each agent on it, its role, and what it has earned."""
     total = episode.reward.sum((0, 2))
     world = int(np.argsort(total, kind="stable")[len(total) // 2])
     game = make_game(config.env, "numpy")
     state = game.begin(noise.start[world])
-    grids = [config.env.crop(state.grid)]
-    for t, order in enumerate(noise.order):
+    states = [state]
+    for t, order in enumerate(noise.order[:SHOWN]):
         state = game.start_turn(state, noise.turn[t, world])
         action, chance = episode.action[t, world], noise.reward[t, world]
         if config.moves == "simultaneous":
@@ -110,9 +130,15 @@ def _shown(config: TreasurehuntConfig, episode: Episode, noise: Noise) -> dict[s
         else:
             for agent in order.tolist():
                 state, _ = game.move(state, agent, action[agent], chance[agent])
-        grids.append(config.env.crop(state.grid))
-    earned = episode.reward[:, world].cumsum(0, dtype=np.float64)
-    return {"shown_grids": np.stack(grids), "shown_earned": np.vstack([np.zeros_like(earned[:1]), earned])}
+        states.append(state)
+    grids, places, roles = map(np.stack, zip(*states, strict=True))
+    earned = episode.reward[:SHOWN, world].cumsum(0, dtype=np.float64)
+    return {
+        "shown_grids": config.env.crop(grids),
+        "shown_places": np.stack(np.divmod(places, config.env.columns), -1) - config.env.radius,
+        "shown_roles": roles,
+        "shown_earned": np.vstack([np.zeros_like(earned[:1]), earned]),
+    }
 
 
 def _error(values: Float64[np.ndarray, " episodes"]) -> float:
