@@ -46,7 +46,7 @@ def run(
     rounds: int,
     seconds: float,
     *,
-    flops: Callable[[dict[str, Any]], float | None],
+    flops: Callable[[dict[str, Any]], int | float | None],
     missing: Mapping[str, str] | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def quick_look() -> dict[str, Contenders]:
     return {name: alone(SETTINGS[name]) for name in (WORLD, GREEDY, SMALL)}
 
 
-def flops(request: dict[str, Any]) -> float | None:
+def flops(request: dict[str, Any]) -> int | float | None:
     """The arithmetic of the networks in a step of a contender; see above."""
     from ...algos.iqn.architecture import architecture
     from ...config import apply
