@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from crossfade.algos.ppo import rollout_numpy
+from crossfade.bench import contest
 from crossfade.envs.trading.scalar import ScalarTrading
 from crossfade.nn.categorical_torch import Categorical
 from crossfade.random import random_numpy as random
@@ -75,11 +76,11 @@ def test_operations_are_those_of_the_layers():
 
 def turns(step: float) -> dict:
     rounds = [{"wall_step": noise * step, "cpu_step": step, "peak_mb": 1024.0} for noise in (1.0, 1.1, 3.0)]
-    return {"rounds": rounds, "compile_s": 1.0, "load": 0.5, "peak_share": 0.5, **trading.figures(rounds)}
+    return {"rounds": rounds, "compile_s": 1.0, "load": 0.5, "peak_share": 0.5, **contest.figures(rounds)}
 
 
 def settings(full: float, pandas: dict | None = None) -> dict:
-    speed = {FULL: full, trading.JAX + trading.ALONE: 5e-7, PANDAS: 6e-4}
+    speed = {FULL: full, trading.JAX + contest.ALONE: 5e-7, PANDAS: 6e-4}
     found = {name: {of: turns(speed.get(of, 1e-4)) for of in contenders} for name, contenders in SETTINGS.items()}
     found[trading.worlds(1000)][PANDAS] = pandas or found[trading.worlds(1000)][PANDAS]
     found[SMALL][trading.PURE] = turns(3e-5)
@@ -93,7 +94,7 @@ def test_a_promise_is_about_the_faster_variants(full, broken, capsys):
     assert len(rows) == len(PROMISES) and sum(not row["kept"] for row in rows) == broken
     ratio = next(row for row in rows if row["baseline"] == trading.PURE)
     assert ratio["found"] == pytest.approx(3e-5 / full)
-    assert ratio["ratios"][trading.PURE + trading.ALONE] == pytest.approx(1e-4 / full)
+    assert ratio["ratios"][trading.PURE + contest.ALONE] == pytest.approx(1e-4 / full)
     record = {"session": {"cores": 2, "versions": {}}, "peak_flops": {"torch": 1e11, "jax": 1e11}}
     show({**record, "settings": found, "promises": rows})
     printed = capsys.readouterr().out

@@ -1,13 +1,16 @@
-"""Games as objects, stepped one after the other, behind the face of a game: what PyTorch code steps today."""
+"""Games as objects, stepped one after the other, behind the face of a game: what PyTorch code steps today.
+
+They are computed as the published system computes them (published.py), so that mode `torch` is the original loop.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from .params import ACTIONS, TreasurehuntParams
-from .scalar import ScalarGame
+from .published import PublishedGame
 
-Games = list[ScalarGame]
+Games = list[PublishedGame]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class OneByOne:
         return self.params.inner
 
     def begin(self, uniform: np.ndarray, /) -> Games:
-        games = [ScalarGame(self.params) for _ in uniform]
+        games = [PublishedGame(self.params) for _ in uniform]
         for game, numbers in zip(games, uniform, strict=True):
             game.begin(numbers)
         return games

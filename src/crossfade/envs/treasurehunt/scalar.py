@@ -4,6 +4,8 @@ Read it beside the docstring of params.py. Thresholds are rounded to float32 and
 hold every float32 exactly; rewards are summed in float32.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float32, Int8, Integer
 
@@ -79,7 +81,10 @@ class Agent(Entity):
 
 
 class ScalarGame:
-    """A game with a state of its own."""
+    """A game with a state of its own, from `begin` or `resume` on."""
+
+    agents: list[Agent]
+    cells: Any  # of entities, by row and column
 
     def __init__(self, params: TreasurehuntParams):
         self.params = params
@@ -91,7 +96,6 @@ class ScalarGame:
         for item in params.table:
             total += item.spawn
             self.spawns.append((item, float(np.float32(total))))
-        self._clear()
 
     def begin(self, uniform: Float32[np.ndarray, " inner"]) -> State:
         """An empty map with agents on the inner cells of the smallest numbers."""
@@ -196,8 +200,7 @@ class ScalarGame:
     def _clear(self) -> None:
         """A map with walls and nothing else."""
         height, width = self.params.height, self.params.width
-        self.agents: list[Agent] = []
-        self.cells: list[list[Entity]] = []
+        self.agents, self.cells = [], []
         for row in range(height):
             self.cells.append([])
             for column in range(width):

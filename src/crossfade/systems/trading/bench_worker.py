@@ -1,23 +1,16 @@
-"""One process of the trading bench: one contender. trading.py starts it, and asks for a turn by a line of input.
-
-It answers in lines of JSON: first how long it took to get ready, then seconds and peak memory after every turn. So
-contenders take turns and a disturbance of the machine meets all of them, while each has memory of its own.
-"""
+"""One process of the trading bench: one contender. `bench.py` says what is asked."""
 
 import importlib.util
-import json
-import multiprocessing
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from ...algos.ppo.batch import Noise
 from ...algos.ppo.config import PPOConfig
+from ...bench.contest_worker import Contender, serve
 from ...envs.trading.market import Market, Settings, State
 from ...envs.trading.params import START_NUMBERS, TradingParams
 from ...envs.world import BareOutcome, BoundWorld
@@ -26,57 +19,6 @@ from ...nn.distribution import Distribution
 STEPS = 128  # of every account in a pass
 DAYS = 200  # 100,000 bars
 OLD_WORLD = Path(__file__).parents[4] / "benchmarks" / "trading_pandas.py"
-
-
-@runtime_checkable
-class Contender(Protocol):
-    """Something that makes environment steps."""
-
-    steps: int  # in one pass
-
-    def once(self) -> None:
-        """A pass; done when it returns."""
-        ...
-
-
-def main() -> None:
-    request = json.loads(sys.argv[1])
-    began = time.perf_counter()
-    contender = KINDS[request.pop("kind")](**request)
-    first, second = (_turn(contender, 1)["wall"] for _ in range(2))
-    _answer({"ready_s": time.perf_counter() - began, "compile_s": max(0.0, first - second), "pass_s": second})
-    for line in sys.stdin:
-        _answer(_turn(contender, int(line)))
-
-
-def _answer(value: dict[str, float]) -> None:
-    print(json.dumps(value), flush=True)
-
-
-def _turn(contender: Contender, n: int) -> dict[str, float]:
-    """Seconds per environment step over `n` passes, of the clock and of all threads together."""
-    wall, cpu = time.perf_counter(), cpu_seconds()
-    for _ in range(n):
-        contender.once()
-    wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
-    return {"wall": wall / n, "wall_step": wall / n / contender.steps, "cpu_step": cpu / n / contender.steps} | {
-        "peak_mb": peak_mb()
-    }
-
-
-def cpu_seconds() -> float:
-    """The CPU seconds of this process and its children."""
-    ticks = 0
-    for child in multiprocessing.active_children():
-        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])  # in the program, in the kernel
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
-
-
-def peak_mb() -> float:
-    """Most memory that this process has held; the usual measure counts that of its parent before the start too."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
 
 class Task:
@@ -263,4 +205,4 @@ def missing() -> Iterator[str]:
 KINDS: dict[str, Callable[..., Contender]] = {"jax": JaxWorld, "numpy": NumpyWorld, "one": OneAccount, "ppo": Ppo}
 
 if __name__ == "__main__":
-    main()
+    serve(KINDS)

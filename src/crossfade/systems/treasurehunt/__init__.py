@@ -10,6 +10,9 @@ RECORD = System(
     jax="crossfade.systems.treasurehunt.system_jax:System",
     pictures="crossfade.systems.treasurehunt.pictures:pictures",
     summary="crossfade.systems.treasurehunt.summary:summary",
+    bench=Item(
+        "turns and epochs per second, beside the published system's way", "crossfade.systems.treasurehunt.bench:main"
+    ),
     effort="crossfade.systems.treasurehunt.evaluation:TreasurehuntEffort",
     examine="crossfade.systems.treasurehunt.examine:examine",
     formats="crossfade.systems.treasurehunt.published.formats_torch:FORMATS",
