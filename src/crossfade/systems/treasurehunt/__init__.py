@@ -1,6 +1,6 @@
 """Treasurehunt: several agents on one map, each learning by an implicit quantile network of its own."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="treasurehunt",
@@ -8,6 +8,10 @@ RECORD = System(
     config="crossfade.systems.treasurehunt.config:TreasurehuntConfig",
     torch="crossfade.systems.treasurehunt.system_torch:System",
     jax="crossfade.systems.treasurehunt.system_jax:System",
+    twin=Item(
+        "IQN of two agents on one map: networks, losses, updates, the game (equal to the last bit) and whole epochs",
+        "crossfade.systems.treasurehunt.twin:treasurehunt",
+    ),
     effort="crossfade.systems.treasurehunt.evaluation:TreasurehuntEffort",
     presets={
         # A minute's climb: three agents on a small map.
