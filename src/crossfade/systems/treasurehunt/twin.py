@@ -1,4 +1,4 @@
-"""Treasurehunt with IQN as a twin: networks, losses and gradients, updates of all models, the game, and whole epochs."""
+"""Treasurehunt with IQN as a twin: networks, losses and gradients, updates of all models, the game and whole epochs."""
 
 from dataclasses import replace
 from functools import cache
@@ -36,6 +36,7 @@ SMALL = (
     "epsilon=0.5",
     "tau=0.05",
     "lr=1e-3",
+    "clip_norm=0.7",
 )
 ENV_STEPS = 30
 EPOCHS = 5
@@ -125,7 +126,9 @@ def _loss(config: TreasurehuntConfig, model_loss: Any) -> Any:
 
     def loss(policy: Any, batch: Batch) -> tuple[Any, dict[str, Any]]:
         each = [model_loss(policy, number, batch.transitions, config) for number in range(config.n_models)]
-        return sum(value for value, _ in each), {name: told for name, (_, told) in zip(names(config), each, strict=True)}
+        return sum(value for value, _ in each), {
+            name: told for name, (_, told) in zip(names(config), each, strict=True)
+        }
 
     return loss
 
@@ -136,9 +139,7 @@ def _adam(config: TreasurehuntConfig, policy: Any, parameters: list[Any]) -> Any
     import torch
 
     local, each = len(list(policy.models[0].local.parameters())), len(parameters) // config.n_models
-    groups = [
-        {"params": parameters[number * each :][:local], "lr": rate} for number, rate in enumerate(rates(config))
-    ]
+    groups = [{"params": parameters[number * each :][:local], "lr": rate} for number, rate in enumerate(rates(config))]
     return torch.optim.Adam(groups, eps=EPS)
 
 
@@ -217,13 +218,13 @@ def _compiled_rollout(system: Any, policy: Any, key: Any) -> dict[str, Any]:
     config = system.config
     epsilon = jnp.array([config.epsilons(step) for step in range(EPOCHS)], "float32")
     copy = jnp.array([config.copies(step) for step in range(EPOCHS)])
-    one = lambda replay, given: compiled_epoch(system, policy, replay, key, *given)
+    one = lambda replay, given: _compiled_epoch(system, policy, replay, key, *given)
     start = replay_jax.start(config, system.compiled)
     replay, batches = jax.lax.scan(one, start, (jnp.arange(EPOCHS), epsilon, copy))
     return _trajectory(config, policy, replay, batches, values)
 
 
-def compiled_epoch(
+def _compiled_epoch(
     system: Any, policy: Any, replay: Replay, key: Any, step: Any, epsilon: Any, copy: Any
 ) -> tuple[Replay, Batch]:
     """An epoch of the JAX half up to its gradient step: replay after the episode, and what is learned from."""
