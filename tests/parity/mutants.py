@@ -39,3 +39,6 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
     for name, (_, _, bugs) in mutants_updates.OPTIMIZERS.items()
     for bug, (level, _) in bugs.items()
 ]
+
+SLOW = mutants_iqn.SLOW
+"""Names of clean twins and bugs that are left out of the default run."""

@@ -406,3 +406,30 @@ FAMILIES = {
     iqn_play: PLAY,
     iqn_replay: REPLAY,
 }
+
+QUICK = {
+    iqn_network: (
+        "cosines counted from zero",
+        "dueling mean over the fractions",
+        "noise of the weight for the bias too",
+    ),
+    iqn_loss: (
+        "indicator of errors above zero",
+        "not divided by kappa",
+        "fractions along the targets",
+        "action chosen by the target network",
+        "transitions that do not count are counted",
+        "noise scales held fixed",
+    ),
+    iqn_step: ("one norm for all models",),
+    iqn_replay: (
+        "next state a row too early",
+        "rewards summed across the end of an episode",
+        "rows drawn with replacement",
+        "history not cleared",
+    ),
+}
+"""What the default run has time for: some bugs of each kind, and the clean twins they were made from."""
+SLOW = {make.__name__ for make in FAMILIES if make not in QUICK} | {
+    bug for make, bugs in FAMILIES.items() for bug in bugs if bug not in QUICK.get(make, ())
+}

@@ -17,7 +17,8 @@ from crossfade.registry import find
 from crossfade.systems.treasurehunt.config import TreasurehuntConfig
 from crossfade.systems.treasurehunt.twin import treasurehunt
 from crossfade.trainers.making import make_trainer
-from crossfade.trainers.moments_jax import write_moments
+from crossfade.trainers.moments_jax import read_moments, write_moments
+from crossfade.trainers.system import as_saved
 from crossfade.verdict import Verdict
 
 LEARNER = ["forward", "loss", "grad", "update"]
@@ -108,14 +109,15 @@ def test_every_single_step_of_a_run_is_the_same(x64):
 
     worst, clipped = dict.fromkeys(("loss", "gradient", "parameters", "moments"), 0.0), 0
     note = lambda what, distance: worst.update({what: max(worst[what], float(distance))})
+    records = theirs.system.optimizer_records(0)
     for step in range(config.steps):
         synchronise(theirs, ours.snapshot())
-        batch = ours.system.collect(ours.policy, ours.buffer, step)[0]
-        jax_losses = gradients(theirs.policy, jax.tree.map(jnp.asarray, batch.transitions))
-        transitions = ours.system.tensors(batch).transitions
+        collected, ours.buffer = ours.system.collect(ours.policy, ours.buffer, step)
+        batch = ours.system.tensors(collected)
+        jax_losses = gradients(theirs.policy, jax.tree.map(jnp.asarray, collected.transitions))
         for number, (jax_value, jax_gradient) in enumerate(jax_losses):
             ours.policy.zero_grad()
-            value, _ = losses_torch.model_loss(ours.policy, number, transitions, config)
+            value, _ = losses_torch.model_loss(ours.policy, number, batch.transitions, config)
             value.backward()
             note("loss", apart(np.asarray(jax_value), value.detach().numpy()))
             own, named = dict(ours.policy.models[number].local.named_parameters()), named_leaves(jax_gradient)
@@ -123,18 +125,19 @@ def test_every_single_step_of_a_run_is_the_same(x64):
             clipped += float(sum(p.grad.square().sum() for p in own.values())) > config.clip_norm**2
             for name, p in own.items():
                 note("gradient", np.abs(np.asarray(named[name]) - p.grad.numpy()).max() / scale)
-        told, jax_told = ours.run(step, 1), theirs.run(step, 1)
-        assert told["return"] == jax_told["return"] and told["learned"] == jax_told["learned"]
-        note("loss", apart(jax_told["loss"], told["loss"]))
-        end, jax_end = ours.snapshot(), theirs.snapshot()
-        for name, array in end.buffer.items():
-            assert np.array_equal(jax_end.buffer[name], array), (step, name)
-        for name, array in end.parameters.items():
-            note("parameters", apart(jax_end.parameters[name], array))
-        for own, state in end.optimizers.items():
+        told, jax_told = ours.system.update(ours.policy, ours.optimizers, batch), theirs.run(step, 1)
+        assert told["return"] == jax_told["return"][0] and float(told["learned"]) == jax_told["learned"][0] == 1
+        note("loss", apart(jax_told["loss"][0], told["loss"].numpy()))
+        for name, array in as_saved(ours.buffer).items():
+            assert np.array_equal(np.asarray(getattr(theirs.buffer, name)), array), (step, name)
+        found = named_leaves(theirs.policy)
+        for name, array in ours.policy.state_dict().items():
+            note("parameters", apart(np.asarray(found[name]), array.numpy()))
+        for own, state in ours.states().items():
+            moments = read_moments(theirs.opt_states[own], records[own]).moments
             for name, slots in state.moments.items():
                 for slot, array in slots.items():
-                    note("moments", apart(jax_end.optimizers[own].moments[name][slot], array))
+                    note("moments", apart(moments[name][slot], array))
     assert 20 < clipped < 180  # of 200, some and not all
     assert worst["loss"] <= 1e-12 and worst["gradient"] <= 1e-12, worst
     assert worst["parameters"] <= 1e-10 and worst["moments"] <= 1e-10, worst

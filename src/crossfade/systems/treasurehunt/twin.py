@@ -173,13 +173,12 @@ class _Stepper:
         """A turn, with what each agent saw when it had to decide and its reward, in the order in which they act."""
         order, chance = self.order[now], self.chance[now]
         state = self.game.start_turn(state, self.turn[now])
-        if moves != "sequential":
-            seen = [self.game.observe(state, agent) for agent in order]
+        seen = [] if moves == "sequential" else [self.game.observe(state, agent) for agent in order]
         if moves == "simultaneous":
             together = self.xp.broadcast_to(order, action.shape)
             state, reward = self.game.move_together(state, action, together, chance)
             return state, {"observation": seen, "reward": reward}
-        rewards, seen = [], [] if moves == "sequential" else seen
+        rewards = []
         for agent in order:
             if moves == "sequential":
                 seen.append(self.game.observe(state, agent))
@@ -202,8 +201,9 @@ def _host_rollout(config: TreasurehuntConfig, policy: Any, key: Any) -> dict[str
         batches.append(system.tensors(batch))
     stacked = Batch(
         Transitions(*(torch.stack(parts) for parts in zip(*(batch.transitions for batch in batches), strict=True))),
-        *(np.stack(parts) for parts in zip(*((batch.ready, batch.copy) for batch in batches), strict=True)),
-        {name: np.array([batch.info[name] for batch in batches]) for name in batches[0].info},
+        ready=np.stack([batch.ready for batch in batches]),
+        copy=np.stack([batch.copy for batch in batches]),
+        info={name: np.array([batch.info[name] for batch in batches]) for name in batches[0].info},
     )
     return _trajectory(system.config, policy, replay, stacked, values)
 
@@ -247,8 +247,8 @@ def _compiled_epoch(
 def _trajectory(config: TreasurehuntConfig, policy: Any, replay: Replay, batches: Batch, values: Any) -> dict[str, Any]:
     """Replay at the end, the batches of all epochs, and what the networks make of the last one."""
     of = lambda agent: Transitions(*(part[-1, agent] for part in batches.transitions))
-    locals_ = [policy.models[number].local for number in config.model_of]
-    found = [values(local, of(agent).state, of(agent).fractions[0]) for agent, local in enumerate(locals_)]
+    networks = [policy.models[number].local for number in config.model_of]
+    found = [values(local, of(agent).state, of(agent).fractions[0]) for agent, local in enumerate(networks)]
     return {"replay": replay, "batches": batches, "values": found}
 
 
