@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import mutants_iqn
 import mutants_losses
 import mutants_nets
 import mutants_updates
@@ -21,7 +22,13 @@ class Mutant:
     make: Callable[[], Twin]
 
 
-FAMILIES = mutants_nets.FAMILIES | mutants_losses.FAMILIES | mutants_updates.FAMILIES | mutants_worlds.FAMILIES
+FAMILIES = (
+    mutants_nets.FAMILIES
+    | mutants_losses.FAMILIES
+    | mutants_updates.FAMILIES
+    | mutants_worlds.FAMILIES
+    | mutants_iqn.FAMILIES
+)
 
 CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
     name: partial(mutants_updates.descent, name) for name in mutants_updates.OPTIMIZERS
@@ -32,3 +39,6 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
     for name, (_, _, bugs) in mutants_updates.OPTIMIZERS.items()
     for bug, (level, _) in bugs.items()
 ]
+
+SLOW = mutants_iqn.SLOW
+"""Names of clean twins and bugs that are left out of the default run."""

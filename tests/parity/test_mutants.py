@@ -1,7 +1,8 @@
 """Every planted porting bug is found at the level where it lives; clean ports never raise an alarm."""
 
 import pytest
-from mutants import CLEAN, FAMILIES, MUTANTS, Mutant
+from mutants import CLEAN, FAMILIES, MUTANTS, SLOW, Mutant
+from mutants_iqn import FAMILIES as IQN
 from mutants_updates import STEPS
 
 from crossfade.parity import Verdict, check
@@ -10,14 +11,21 @@ from crossfade.parity.twin import LEVELS
 OPTIMISERS = [name for name in CLEAN if name not in {make.__name__ for make in FAMILIES}]
 QUICK_OPTIMISERS = ("cosine",)
 
+# One bug of each family of twins and of each optimiser at each level; IQN's twins are dear and say themselves which.
+PLACES = {(*mutant.make.args[:-1], mutant.make.func, mutant.level): mutant for mutant in reversed(MUTANTS)}
+QUICK = {name for name in CLEAN if name not in OPTIMISERS or name in QUICK_OPTIMISERS}
+QUICK |= {mutant.name for mutant in PLACES.values()} | {mutant.name for mutant in MUTANTS if mutant.make.func in IQN}
+QUICK -= SLOW
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in OPTIMISERS and name not in QUICK_OPTIMISERS else ())
-        for name in CLEAN
-    ],
-)
+
+def marked(named):
+    """Cases by name, with a mark on those that are left out of the default run."""
+    return [
+        pytest.param(case, id=name, marks=() if name in QUICK else pytest.mark.slow) for name, case in named.items()
+    ]
+
+
+@pytest.mark.parametrize("name", marked({name: name for name in CLEAN}))
 def test_clean_twins_raise_no_alarm(name, record_property):
     record_property("mutation suite", "false alarms")
     report = check(CLEAN[name](), steps=STEPS)
@@ -26,14 +34,7 @@ def test_clean_twins_raise_no_alarm(name, record_property):
     assert proved and all(row.float64 and row.float32 and row.guard for row in proved), report.text()
 
 
-# One bug of each family of twins and of each optimiser at each level.
-PLACES = {(*mutant.make.args[:-1], mutant.make.func, mutant.level): mutant for mutant in reversed(MUTANTS)}
-QUICK = {mutant.name for mutant in PLACES.values()}
-
-
-@pytest.mark.parametrize(
-    "mutant", [pytest.param(m, id=m.name, marks=() if m.name in QUICK else pytest.mark.slow) for m in MUTANTS]
-)
+@pytest.mark.parametrize("mutant", marked({mutant.name: mutant for mutant in MUTANTS}))
 def test_mutant_is_caught_at_its_level(mutant: Mutant, record_property):
     record_property("mutation suite", "mutants")
     report = check(mutant.make(), dtype="float64", steps=STEPS)

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from ..algos.iqn import learner_jax, replay_numpy, rollout_numpy, train_jax
 from ..algos.iqn.acting_jax import greedy
-from ..algos.iqn.architecture import architecture, draw_parameters
+from ..algos.iqn.architecture import architecture, draw_parameters, parameter_names
 from ..algos.iqn.batch import Batch, Noise, Replay, Transitions
 from ..algos.iqn.config import IQNConfig
 from ..algos.iqn.losses_jax import loss
@@ -53,7 +53,7 @@ class IQNSystem(Generic[Config]):
         return learner_jax.make_optimizers(self.config, policy)
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
-        return optimizer_records(self.config, self.parameters())
+        return optimizer_records(self.config, parameter_names(self.config, self.sizes))
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Replay:
         """The replay of every agent."""

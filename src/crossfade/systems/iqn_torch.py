@@ -8,7 +8,7 @@ import torch
 
 from ..algos.iqn import learner_torch, replay_numpy, rollout_numpy
 from ..algos.iqn.acting_torch import greedy
-from ..algos.iqn.architecture import architecture, draw_parameters
+from ..algos.iqn.architecture import architecture, draw_parameters, parameter_names
 from ..algos.iqn.averages_torch import averaged, learned
 from ..algos.iqn.batch import Batch, Noise, Replay, Transitions
 from ..algos.iqn.config import IQNConfig
@@ -51,7 +51,7 @@ class IQNSystem(Generic[Config]):
         return {name: Scheduled(adam) for name, adam in learner_torch.make_optimizers(self.config, policy).items()}
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
-        return optimizer_records(self.config, self.parameters())
+        return optimizer_records(self.config, parameter_names(self.config, self.sizes))
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Replay:
         """The replay of every agent."""

@@ -86,6 +86,12 @@ def draw_parameters(config: IQNConfig, sizes: Architecture, key: np.ndarray) -> 
     return found
 
 
+def parameter_names(config: IQNConfig, sizes: Architecture) -> list[str]:
+    """The names of all parameters, in their order."""
+    own = _laws(config, sizes)
+    return [f"models.{k}.{net}.{name}" for k in range(config.n_models) for net in ("local", "target") for name in own]
+
+
 def _laws(config: IQNConfig, sizes: Architecture) -> dict[str, tuple[Law, Shape]]:
     found: dict[str, tuple[Law, Shape]] = {}
     for name, (inputs, outputs) in sizes.layers.items():

@@ -10,6 +10,10 @@ RECORD = System(
     jax="crossfade.systems.treasurehunt.system_jax:System",
     pictures="crossfade.systems.treasurehunt.pictures:pictures",
     summary="crossfade.systems.treasurehunt.summary:summary",
+    twin=Item(
+        "IQN of two agents on one map: networks, losses, updates, the game (equal to the last bit) and whole epochs",
+        "crossfade.systems.treasurehunt.twin:treasurehunt",
+    ),
     bench=Item(
         "turns and epochs per second, beside the published system's way", "crossfade.systems.treasurehunt.bench:main"
     ),
