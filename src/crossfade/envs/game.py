@@ -12,15 +12,15 @@ A turn begins with what happens by itself (`start_turn`), then every agent acts.
 All randomness is data: uniform float32 numbers in [0, 1).
 """
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ..loading import load_attribute
 from .world import WorldParams
 
 Moves = Literal["sequential", "stale_obs", "simultaneous"]
-MOVES: tuple[Moves, ...] = ("sequential", "stale_obs", "simultaneous")
+MOVES: tuple[Moves, ...] = get_args(Moves)
 Order = Literal["fixed", "rotated", "shuffled"]
-ORDERS: tuple[Order, ...] = ("fixed", "rotated", "shuffled")
+ORDERS: tuple[Order, ...] = get_args(Order)
 """Who acts first: always agent 0; agent t mod agents in turn t; or as a permutation drawn for each turn says."""
 
 

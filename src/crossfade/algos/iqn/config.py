@@ -4,7 +4,7 @@ An update of a run is one epoch: an episode in every game, then one gradient ste
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from ...envs.game import Moves, Order
 from ...errors import UsageError
@@ -22,17 +22,7 @@ Quirk = Literal[
     "discount_only",
     "both_targets",
 ]
-QUIRKS: tuple[Quirk, ...] = (
-    "unmarked_ends",
-    "gap_rows",
-    "gap_bootstrap",
-    "lagging_size",
-    "stale_history",
-    "straddling_windows",
-    "attached_target",
-    "discount_only",
-    "both_targets",
-)
+QUIRKS: tuple[Quirk, ...] = get_args(Quirk)
 """Faults of the published system, Q1 to Q9; `replay.py` says what the first six and `discount_only` do, `losses_*` what
 `attached_target` does. `both_targets` makes target networks follow softly and copies them every `sync` epochs too."""
 Risk = Literal["neutral", "cvar", "wang", "power"]

@@ -7,41 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .params import ACTIONS, TreasurehuntParams
 from .published import PublishedGame
+from .sizes import Sizes
 
 Games = list[PublishedGame]
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class OneByOne(Sizes):
     """A state are the games themselves, (worlds,) of them: every function changes them in place."""
-
-    params: TreasurehuntParams
-
-    @property
-    def agents(self) -> int:
-        return self.params.agents
-
-    @property
-    def observation_dim(self) -> int:
-        return self.params.observation_dim
-
-    @property
-    def n_actions(self) -> int:
-        return len(ACTIONS)
-
-    @property
-    def turns(self) -> int:
-        return self.params.turns
-
-    @property
-    def start_numbers(self) -> int:
-        return self.params.inner
-
-    @property
-    def turn_numbers(self) -> int:
-        return self.params.inner
 
     def begin(self, uniform: np.ndarray, /) -> Games:
         games = [PublishedGame(self.params) for _ in uniform]

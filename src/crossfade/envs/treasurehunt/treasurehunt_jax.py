@@ -13,40 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int, Int8, Int32, Shaped
 
-from .params import ACTIONS, AGENT, EMPTY, FIRST_ITEM, WALL, State, TreasurehuntParams
+from .params import AGENT, EMPTY, FIRST_ITEM, WALL, State
+from .sizes import Sizes
 
 Agent = int | Int[Array, "*#batch"]
 
 
 @dataclass(frozen=True)
-class Treasurehunt:
+class Treasurehunt(Sizes):
     """See `TreasurehuntParams`. Methods take games of any batch shape, also a single one."""
-
-    params: TreasurehuntParams
-
-    @property
-    def agents(self) -> int:
-        return self.params.agents
-
-    @property
-    def observation_dim(self) -> int:
-        return self.params.observation_dim
-
-    @property
-    def n_actions(self) -> int:
-        return len(ACTIONS)
-
-    @property
-    def turns(self) -> int:
-        return self.params.turns
-
-    @property
-    def start_numbers(self) -> int:
-        return self.params.inner
-
-    @property
-    def turn_numbers(self) -> int:
-        return self.params.inner
 
     def begin(self, uniform: Float32[Array, "*batch inner"]) -> State:
         """Maps without items, with the agents on the cells that have the smallest numbers."""
