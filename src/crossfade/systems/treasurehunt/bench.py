@@ -9,7 +9,9 @@ numbers of every observation go into a sum. A turn is one of all five agents on 
 whole map for every observation, as the published system did when it was measured; later it shows the window only, as
 *lean objects* do. Greedy acting: one map, epsilon 0, no learning; its numbers are drawn ahead. Whole epochs: epsilon
 stays 0.5, replay is full from the start (of random actions), and the modes on the host draw from torch's and NumPy's
-own generators. Torch steps the objects as published, torch_pure and the other modes on the host NumPy arrays.
+own generators. Torch is the published loop: it steps the objects as published and, like all contenders here, keeps the
+published faults (legacy=true), of which one costs time: its target networks gather gradients that nobody uses, a quarter
+of the step. torch_pure and the JAX modes compute none, and step NumPy or JAX arrays.
 
 *of peak*: the arithmetic that the networks need per second, as a share of the fastest float32 matrix products that
 torch or JAX make on this machine. With H hidden units, I inputs, C cosines, A actions and N fractions, a forward pass
@@ -75,7 +77,7 @@ def _axes(*words: str) -> Contenders:
     return {name: {"kind": "learning", "words": [*words, *own], "cores": CORES} for name, own in ways.items()}
 
 
-FIXED = ("epsilon=0.5", "epsilon_decay=0")
+FIXED = ("epsilon=0.5", "epsilon_decay=0", "legacy=true", "n_step=3")
 SETTINGS: dict[str, Contenders] = {
     WORLD: {
         PUBLISHED: {"kind": "objects", "published": True, "cores": 1},
