@@ -10,8 +10,8 @@ whole map for every observation, as the published system did when it was measure
 *lean objects* do. Greedy acting: one map, epsilon 0, no learning; its numbers are drawn ahead. Whole epochs: epsilon
 stays 0.5, replay is full from the start (of random actions), and the modes on the host draw from torch's and NumPy's
 own generators. Torch is the published loop: it steps the objects as published and, like all contenders here, keeps the
-published faults (legacy=true), of which one costs time: its target networks gather gradients that nobody uses, a quarter
-of the step. torch_pure and the JAX modes compute none, and step NumPy or JAX arrays.
+published faults (legacy=true), of which one costs time: its target networks gather gradients that nobody uses, some
+quarter of the step. torch_pure and the JAX modes compute none, and step NumPy or JAX arrays.
 
 *of peak*: the arithmetic that the networks need per second, as a share of the fastest float32 matrix products that
 torch or JAX make on this machine. With H hidden units, I inputs, C cosines, A actions and N fractions, a forward pass
