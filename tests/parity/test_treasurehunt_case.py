@@ -94,6 +94,7 @@ def test_every_level_is_proved(words):
 # A hundred single steps, each from the state of the torch half
 
 
+@pytest.mark.slow  # the default run has fifty epochs
 def test_every_single_step_of_a_run_is_the_same(x64):
     config = settings("torch", "clip_norm=0.5", "epsilon_decay=0.02", steps=100)
     ours, theirs = make_trainer(RECORD, config), make_trainer(RECORD, replace(config, mode="jax_full"))
