@@ -56,7 +56,7 @@ class GridParams(Params):
     def n_actions(self) -> int:
         return self.n_parents + 1
 
-    @property
+    @cached_property  # asked for at every step of an object
     def n_parents(self) -> int:
         sizes = range(1, self.max_dim_per_action + 1)
         return sum(math.comb(self.n_dim, size) * self.max_increment**size for size in sizes)
