@@ -70,6 +70,6 @@ def check_sizes(config: IQNConfig, turns: int) -> None:
     held = whole * turns + max(0, rest - 2 * config.frames - config.n_step)
     if config.batch_size > (most := config.worlds * held):
         raise UsageError(
-            f"batch_size: expected at most {most}, what a memory of {config.memory} rows in {config.worlds} games "
-            f"always holds, got {config.batch_size}."
+            f"batch_size: expected at most {most}, what memory={config.memory} rows of worlds={config.worlds} "
+            f"always hold, got {config.batch_size}."
         )

@@ -29,6 +29,20 @@ class TreasurehuntConfig(IQNConfig):
         super().__post_init__()
         check_sizes(self, self.env.turns)
 
+    def footprint(self) -> dict[str, int]:
+        env, number = self.env, 8 if self.dtype == "float64" else 4
+        stacked, fractions = self.frames * env.observation_dim, self.batch_size * self.quantiles
+        weights = self.hidden * (stacked + self.cosines + 2 * self.hidden + 10)
+        acting = env.turns * self.worlds * env.agents * self.acting_quantiles
+        return {
+            "of networks (hidden, cosines, frames)": 4 * self.n_models * weights * number,
+            "of replay (worlds, memory)": self.worlds * env.agents * self.memory * (env.observation_dim + 8),
+            "of batches (batch_size, quantiles)": env.agents * (2 * self.batch_size * stacked + 3 * fractions) * number,
+            "of a gradient step (quantiles, hidden)": 3 * fractions * (self.quantiles + 3 * self.hidden) * number,
+            "of fractions to act by (worlds, env.turns, acting_quantiles)": 4 * acting,
+            "of maps (worlds, env.turns, env.height, env.width)": 4 * self.worlds * (env.turns + 1) * env.inner,
+        }
+
     @property
     def agents(self) -> int:
         return self.env.agents
