@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -56,10 +56,9 @@ class GridParams(Params):
     def n_actions(self) -> int:
         return self.n_parents + 1
 
-    @cached_property  # asked for at every step of an object
+    @property
     def n_parents(self) -> int:
-        sizes = range(1, self.max_dim_per_action + 1)
-        return sum(math.comb(self.n_dim, size) * self.max_increment**size for size in sizes)
+        return _n_parents(self.n_dim, self.max_increment, self.max_dim_per_action)
 
     @property
     def max_steps(self) -> int:
@@ -108,3 +107,8 @@ class GridParams(Params):
     @property
     def target(self) -> Target:
         return products(np.tile(np.exp(self.log_density), (1, self.n_dim, 1)))
+
+
+@lru_cache  # asked for at every step of an object
+def _n_parents(n_dim: int, max_increment: int, max_dim_per_action: int) -> int:
+    return sum(math.comb(n_dim, size) * max_increment**size for size in range(1, max_dim_per_action + 1))
