@@ -4,14 +4,13 @@
 both; then for the shape and type of every answer; then it plays random episodes in every kind of turns.
 """
 
-import inspect
-import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .game import MOVES, Game, Moves
+from .user_code import attempt, raised
 
 GAMES, MOST_TURNS = 6, 40
 """Games that are played side by side, and turns of them that are looked at."""
@@ -47,9 +46,9 @@ def check(game: Any, jax_game: Any, seed: int = 0) -> list[str]:
     problems = [*_forms(watched, numbers, "NumPy"), *_forms(Compiled(jax_game), numbers, "JAX")]
     if problems or watched.changed:
         return problems + watched.changed
-    found, error = _attempt(_episodes, watched, jax_game, numbers)
+    found, error = attempt(_episodes, watched, jax_game, numbers)
     if error is not None:
-        return [f"every function answers in every turn: not so, {_raised(game, error)}"]
+        return [f"every function answers in every turn: not so, {raised(game, error)}"]
     return found + watched.changed
 
 
@@ -160,12 +159,12 @@ class Compiled:
 def _members(game: Any, side: str) -> Iterator[str]:
     wanted = [name for name in vars(Game) if not name.startswith("_")]
     for name in wanted:
-        value, error = _attempt(getattr, game, name)
+        value, error = attempt(getattr, game, name)
         if error is not None:
             yield f"{side}: {name} is there: not so, {type(error).__name__}: {str(error)[:200]}"
         elif (name in SIZES) == callable(value):
             yield f"{side}: {name} is a {'number' if name in SIZES else 'function'}: not so, it is {value!r}"
-    _, error = _attempt(hash, game)
+    _, error = attempt(hash, game)
     if error is not None:
         yield f"{side}: the game can be hashed: not so, {error}; make it a frozen dataclass of its params"
 
@@ -183,9 +182,9 @@ def _forms(game: Any, numbers: Numbers, side: str) -> Iterator[str]:
     """Shapes and types of the answers, for one game without an axis and for several."""
     for batch in ((), (GAMES,)):
         own = numbers if batch else _of_game(numbers, 0)
-        answers = [_attempt(play, game, own._replace(order=own.order[:2]), moves) for moves in MOVES]
+        answers = [attempt(play, game, own._replace(order=own.order[:2]), moves) for moves in MOVES]
         if error := next((error for _, error in answers if error is not None), None):
-            yield f"{side}: every function answers with batch axes {batch}: not so, {_raised(game.game, error)}"
+            yield f"{side}: every function answers with batch axes {batch}: not so, {raised(game.game, error)}"
             return
         fields: dict[str, tuple] = {}
         for said in (said for found, _ in answers for said in found):
@@ -244,9 +243,9 @@ def _each_agent(game: Any, twin: Any, told: list[Said], side: str) -> list[str]:
 
     for said in [said for said in told if said.call == "observe"][:: max(1, len(told) // 20)]:
         each = [_of_tree(ask(game, said.state, int(agent)), k) for k, agent in enumerate(agents)]
-        found, error = _attempt(ask, twin, said.state, agents)
+        found, error = attempt(ask, twin, said.state, agents)
         if error is not None:
-            return [f"{side}: observe and move take an agent for each game: not so, {_raised(twin.game, error)}"]
+            return [f"{side}: observe and move take an agent for each game: not so, {raised(twin.game, error)}"]
         for name, array in found.items():
             if not np.array_equal(array, np.stack([one[name] for one in each])):
                 return [f"{side}: observe and move take an agent for each game: not so, they give another {name}"]
@@ -319,19 +318,3 @@ def _of_tree(answer: dict[str, Any], k: int) -> dict[str, Any]:
 def _of_game(numbers: Numbers, k: int) -> Numbers:
     """What one game is given, without an axis of games."""
     return Numbers(numbers.start[k], numbers.turn[:, k], numbers.action[:, k], numbers.order, numbers.chance[:, k])
-
-
-def _attempt(function: Callable, *given: Any) -> tuple[Any, Exception | None]:
-    """What a function answers, or the error it raises: a user's game may raise anything, and all of it is told."""
-    try:
-        return function(*given), None
-    except Exception as error:
-        return None, error
-
-
-def _raised(game: Any, error: Exception) -> str:
-    """An error out of a user's game, with the line it came from."""
-    file = inspect.getsourcefile(type(game))
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    at = f" ({lines[-1].name}, line {lines[-1].lineno})" if lines else ""
-    return f"it raised {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}{at}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import user_code
 from . import hooks
 from .rewards import MOST_STATES
 
@@ -23,7 +24,7 @@ def check(env: Any, jax_env: Any = None, seed: int = 0) -> list[str]:
         problems += [f"jax: {problem}" for problem in hooks.jax_problems(jax_env)]
     if problems:
         return problems  # what else is wrong would be told in riddles
-    ours, error = hooks.attempt(_all_facts, env, seed)
+    ours, error = user_code.attempt(_all_facts, env, seed)
     if error is not None:
         return [hooks.raised(env, error) + _first_to_raise(env)]
     problems = failures(env, ours)
@@ -51,7 +52,7 @@ def _few(env: Any) -> bool:
 def _first_to_raise(env: Any) -> str:
     """The first state about which the environment cannot be asked."""
     for index in range(env.n_states if _few(env) else 0):
-        _, error = hooks.attempt(lambda index: facts(env, env.state(index), np), np.array([index]))
+        _, error = user_code.attempt(lambda index: facts(env, env.state(index), np), np.array([index]))
         if error is not None:
             return f"; the first state it happens at is number {index}"
     return ""

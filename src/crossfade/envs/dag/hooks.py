@@ -4,12 +4,11 @@ The first thing to ask of an environment that someone has just written: a mask o
 an error deep inside a sampler.
 """
 
-import inspect
-import traceback
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from .. import user_code
 
 BATCHES = ((), (3,), (2, 3))
 """Leading axes that NumPy hooks are tried with."""
@@ -29,7 +28,7 @@ def numpy_problems(env: Any) -> list[str]:
             x = np.broadcast_to(env.params.source, (*batch, len(env.params.source)))
             number = np.zeros(batch, np.int64)
             given = ({"x": x, "number": number}[name] for name in arguments)
-            got, error = attempt(getattr(env, hook), *given)
+            got, error = user_code.attempt(getattr(env, hook), *given)
             if error is not None:
                 problems.append(raised(env, error, hook, batch))
                 break
@@ -52,21 +51,13 @@ def jax_problems(env: Any) -> list[str]:
     number = jax.ShapeDtypeStruct((), np.int32)
     for hook, (arguments, shape, kinds) in expected(env).items():
         given = ({"x": x, "number": number}[name] for name in arguments)
-        got, error = attempt(jax.eval_shape, getattr(env, hook), *given)
+        got, error = user_code.attempt(jax.eval_shape, getattr(env, hook), *given)
         if error is not None:
             problems.append(raised(env, error, hook))
             continue
         if sentence := _misfit(hook, got, shape, kinds):
             problems.append(sentence)
     return problems
-
-
-def attempt(function: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
-    """What a function answers, or the error it raises: a user's hook may raise anything, and all of it is told."""
-    try:
-        return function(*arguments), None
-    except Exception as error:
-        return None, error
 
 
 def expected(env: Any) -> dict[str, tuple[tuple[str, ...], tuple[int, ...], str]]:
@@ -90,15 +81,10 @@ def expected(env: Any) -> dict[str, tuple[tuple[str, ...], tuple[int, ...], str]
 
 def raised(env: Any, error: Exception, hook: str = "", batch: tuple[int, ...] | None = None) -> str:
     """An error out of a user's hook, with the line it came from."""
-    file = inspect.getsourcefile(type(env))
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    at = f" ({lines[-1].name}, line {lines[-1].lineno})" if lines else ""
-    what = hook or "a hook"
     batched = "" if batch is None else f" with batch axes {batch}"
-    text = str(error).partition("\n")[0][:200]
     return (
-        f"{what} answers{batched}, for actions that are not valid there too: not so, it raised "
-        f"{type(error).__name__}: {text}{at}"
+        f"{hook or 'a hook'} answers{batched}, for actions that are not valid there too: not so, "
+        f"{user_code.raised(env, error)}"
     )
 
 
