@@ -38,10 +38,31 @@ def lecun_normal() -> Law:
     """A normal cut at two standard deviations, with variance 1 / fan_in."""
 
     def law(key: np.ndarray, shape: Shape) -> np.ndarray:
-        from scipy.special import ndtri
+        return _truncated(key, shape) / math.sqrt(shape[1])
 
-        quantile = random.uniform(key, shape, "float64", BELOW_MINUS_TWO, 1 - BELOW_MINUS_TWO)
-        return ndtri(quantile) / (TRUNCATED * math.sqrt(shape[1]))
+    return law
+
+
+def he_normal() -> Law:
+    """A normal cut at two standard deviations, with variance 2 / fan_in, for weights (outputs, inputs, *kernel)."""
+
+    def law(key: np.ndarray, shape: Shape) -> np.ndarray:
+        return math.sqrt(2 / math.prod(shape[1:])) * _truncated(key, shape)
+
+    return law
+
+
+def variance_scaling(scale: float) -> Law:
+    """U(-b, b), b = sqrt(3 scale / ((fan_in + fan_out) / 2)): Xavier's uniform law at scale 1 (Glorot and Bengio 2010).
+
+    For weights (*members, outputs, inputs), each member by itself, and (outputs, inputs, height, width).
+    """
+
+    def law(key: np.ndarray, shape: Shape) -> np.ndarray:
+        kernel = math.prod(shape[2:]) if len(shape) == 4 else 1
+        fan_out, fan_in = shape[:2] if len(shape) == 4 else shape[-2:]
+        bound = math.sqrt(3 * scale / (kernel * (fan_in + fan_out) / 2))
+        return random.uniform(key, shape, "float64", -bound, bound)
 
     return law
 
@@ -56,6 +77,13 @@ def _orthogonal(gain: float, key: np.ndarray, shape: Shape) -> Float64[np.ndarra
     q, r = np.linalg.qr(random.normal(key, (long, short), "float64"))
     q = gain * (q * np.sign(np.diag(r)))
     return q if shape[0] == long else q.T
+
+
+def _truncated(key: np.ndarray, shape: Shape) -> np.ndarray:
+    """A normal cut at two standard deviations, with variance 1."""
+    from scipy.special import ndtri
+
+    return ndtri(random.uniform(key, shape, "float64", BELOW_MINUS_TWO, 1 - BELOW_MINUS_TWO)) / TRUNCATED
 
 
 def linear_shapes(name: str, fan_in: int, fan_out: int) -> dict[str, Shape]:
