@@ -68,10 +68,11 @@ class Step:
     mapping: from `bridge.match`; `model` is of the kind it was made for.
     torch_loss: `torch_loss(module, batch)` -> loss or (loss, info), for the proof on the first call.
     clip_norm: as `clip_grad_norm_` over the optimiser's parameters before each step.
+    set_to_none: as in `optimizer.zero_grad(set_to_none=...)`: parameters that the loss does not use have no gradient and
+        stay as they are, or, if False, one of zeros, by which moments decay and parameters move on.
     verify: False leaves the proof out.
 
-    Parameters that do not require gradients, that the optimiser does not hold or that the loss does not use stay as
-    they are, as in torch. Freezing and unfreezing, another mode of a normalisation or new parameter groups make a new
+    Parameters that do not require gradients or that the optimiser does not hold stay as they are, as in torch. Freezing and unfreezing, another mode of a normalisation or new parameter groups make a new
     program, with a new proof. What `jax_loss` reads beside its arguments is compiled in: when it has changed, the step
     refuses to go on with the old value (docs/step_speed.md says what it sees).
     """
@@ -85,6 +86,7 @@ class Step:
         *,
         torch_loss: Callable[[nn.Module, Any], Any] | None = None,
         clip_norm: float | None = None,
+        set_to_none: bool = True,
         verify: bool = True,
     ):
         if verify and torch_loss is None:
@@ -95,7 +97,7 @@ class Step:
         _reject_hooks(module)
         self.module, self.optimizer, self.mapping = module, optimizer, mapping
         self.jax_loss, self.torch_loss = jax_loss, torch_loss
-        self.clip_norm, self.verify = clip_norm, verify
+        self.clip_norm, self.set_to_none, self.verify = clip_norm, set_to_none, verify
         self.stats = Stats()
         self.proof: tuple[Row, ...] = ()
         self._closed = False
@@ -191,6 +193,7 @@ class Step:
             self.jax_loss,
             self.mapping,
             self.clip_norm,
+            self.set_to_none,
             torch_loss,
             kind,
             batch,

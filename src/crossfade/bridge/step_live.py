@@ -131,6 +131,7 @@ def open_live(
     jax_loss: Callable[[Any, Any], Any],
     mapping: Mapping,
     clip_norm: float | None,
+    set_to_none: bool,
     torch_loss: Callable[[nn.Module, Any], Any] | None,
     kind: str,
     batch: PyTree,
@@ -144,8 +145,8 @@ def open_live(
     trained = {n: numpy_to_jax(tensor_to_numpy(held[n]), n) for n in optimizer.trained if n in held}
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained})
 
-    program = Program(mapping, jax_loss, optimizer.kind, _groups(optimizer, held, ()), buffers, clip_norm)
-    unused = idle(program, trained, fixed.read(), example)
+    program = Program(mapping, jax_loss, optimizer.kind, _groups(optimizer, held, ()), buffers, clip_norm, set_to_none)
+    unused = idle(program, trained, fixed.read(), example) if set_to_none else []
     program = replace(program, groups=_groups(optimizer, held, unused))
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained or n in unused})
     trained = {n: leaf for n, leaf in trained.items() if n not in unused}

@@ -89,6 +89,7 @@ class Program:
     groups: tuple[Group, ...]
     buffers: frozenset[str]  # names among the fixed arrays that a returned model may update
     clip_norm: float | None = None
+    set_to_none: bool = True  # whether what the loss does not use has no gradient, or one of zeros
 
     @cached_property
     def opened(self) -> JaxModel:

@@ -98,7 +98,9 @@ class _Run:
         returned = torch_loss(module, jax.tree.map(_tensor, self.batch))
         loss = returned[0] if isinstance(returned, tuple) else returned
         # What the optimiser does not own gets no update, whatever its gradient: the critic in the loss of an actor.
-        for parameter, grad in zip(owned, torch.autograd.grad(loss, owned, allow_unused=True), strict=True):
+        zeros = not self.program.set_to_none
+        grads = torch.autograd.grad(loss, owned, allow_unused=True, materialize_grads=zeros)
+        for parameter, grad in zip(owned, grads, strict=True):
             parameter.grad = grad
         grads = {names[p]: tensor_to_numpy(p.grad) for p in owned if p.grad is not None}
         if self.program.clip_norm is not None:

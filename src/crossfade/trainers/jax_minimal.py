@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import jax
+
 from ..bridge import Mapping, Step
 from ..errors import UsageError
 from .system import Info, JaxSystem, Snapshot, TorchSystem
@@ -21,26 +23,32 @@ class JaxMinimalTrainer(TorchTrainer):
                 f"expected one loss for each optimiser ({', '.join(self.optimizers)}) in both halves, got "
                 f"{', '.join(ours)} in torch and {', '.join(theirs)} in JAX."
             )
-        self.steps = {
-            name: Step(
-                self.policy,
-                made.optimizer,
-                theirs[name].loss,
-                mapping,
-                torch_loss=ours[name].loss,
-                clip_norm=ours[name].clip_norm,
-            )
-            for name, made in self.optimizers.items()
-        }
+        self.mapping, self.objectives, self.jax_objectives = mapping, ours, theirs
+        self.steps: dict[tuple[str, Any], Step] = {}
 
     def iterate(self, step: int) -> Info:
         with self.clock("sample"):
             batch, self.buffer = self.system.collect(self.policy, self.buffer, step)
         with self.clock("gradient"):
-            learn = {name: partial(self._learn, name) for name in self.steps}
+            learn = {name: partial(self._learn, name) for name in self.optimizers}
             return self.system.learn(self.policy, self.optimizers, batch, learn)
 
     def _learn(self, name: str, minibatch: Any) -> Info:
-        _, info = self.steps[name](minibatch)
+        kind = name, jax.tree.structure(minibatch)
+        if kind not in self.steps:  # a phase of training with batches of its own has a program of its own
+            self.steps[kind] = self._make_step(name)
+        _, info = self.steps[kind](minibatch)
         self.counters[name].count += 1
         return info
+
+    def _make_step(self, name: str) -> Step:
+        own = self.objectives[name]
+        return Step(
+            self.policy,
+            self.optimizers[name].optimizer,
+            self.jax_objectives[name].loss,
+            self.mapping,
+            torch_loss=own.loss,
+            clip_norm=own.clip_norm,
+            set_to_none=own.set_to_none,
+        )

@@ -43,6 +43,8 @@ class Objective(NamedTuple):
     """`(policy, batch) -> (value, info)`: a scalar, and scalars to be logged."""
     clip_norm: float | None = None
     """Largest norm of the gradient over all parameters of the optimiser; None does not clip."""
+    set_to_none: bool = True
+    """Whether parameters that the loss does not use have no gradient, as torch's optimisers skip them, or zeros."""
 
 
 class Scheduled(NamedTuple):
