@@ -1,4 +1,4 @@
-"""Parameters that a loss does not use: skipped, as after `zero_grad()`, or taken along by zeros, as torch can do too."""
+"""Parameters that a loss does not use: skipped, as after `zero_grad()`, or taken along by gradients of zeros."""
 
 import numpy as np
 import pytest

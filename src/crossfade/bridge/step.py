@@ -68,13 +68,14 @@ class Step:
     mapping: from `bridge.match`; `model` is of the kind it was made for.
     torch_loss: `torch_loss(module, batch)` -> loss or (loss, info), for the proof on the first call.
     clip_norm: as `clip_grad_norm_` over the optimiser's parameters before each step.
-    set_to_none: as in `optimizer.zero_grad(set_to_none=...)`: parameters that the loss does not use have no gradient and
-        stay as they are, or, if False, one of zeros, by which moments decay and parameters move on.
+    set_to_none: as in `optimizer.zero_grad(set_to_none=...)`: parameters that the loss does not use have no gradient
+        and stay as they are, or, if False, one of zeros, by which moments decay and parameters move on.
     verify: False leaves the proof out.
 
-    Parameters that do not require gradients or that the optimiser does not hold stay as they are, as in torch. Freezing and unfreezing, another mode of a normalisation or new parameter groups make a new
-    program, with a new proof. What `jax_loss` reads beside its arguments is compiled in: when it has changed, the step
-    refuses to go on with the old value (docs/step_speed.md says what it sees).
+    Parameters that do not require gradients or that the optimiser does not hold stay as they are, as in torch. Freezing
+    and unfreezing, another mode of a normalisation or new parameter groups make a new program, with a new proof. What
+    `jax_loss` reads beside its arguments is compiled in: when it has changed, the step refuses to go on with the old
+    value (docs/step_speed.md says what it sees).
     """
 
     def __init__(
