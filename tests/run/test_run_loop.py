@@ -209,3 +209,13 @@ def test_resume_after_a_polite_stop_gives_the_same_metrics(number, tmp_path, uni
     assert read_rows(path / "metrics.jsonl")[-1]["step"] <= stopped_at
     train(path, chunk=3)
     assert timeless(read_rows(path / "metrics.jsonl")) == uninterrupted
+
+
+def test_a_phase_ends_a_chunk_and_is_evaluated():
+    evaluated = []
+    rows, chunks = run(40, 10, breaks=(7, 25), on_eval=lambda at: evaluated.append(at) or {}, log_every=10)
+    assert chunks == [(0, 7), (7, 3), (10, 10), (20, 5), (25, 5), (30, 10)]
+    assert evaluated == [7, 25, 40]
+    whole, _ = run(40, 10, log_every=10)
+    logged = {row["step"]: row["loss"] for row in timeless(rows) if "loss" in row}
+    assert logged == {row["step"]: row["loss"] for row in timeless(whole)}

@@ -2,11 +2,12 @@
 
 Between chunks the run logs, evaluates, saves and looks whether it should stop. Nothing that is logged depends on how
 the steps were cut into chunks or on where the run was stopped and resumed: chunks end at multiples of the chunk size
-and of the other intervals, counted from step 0, and means over a log window are summed step by step.
+and of the other intervals, counted from step 0, and at the ends of phases; means over a log window are summed step by
+step.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ def run_chunks(
     body: Callable[[int, int], Mapping[str, Any]],
     *,
     start: int = 0,
+    breaks: Sequence[int] = (),
     window: Mapping[str, Any] | None = None,
     on_log: Callable[[int, dict[str, Any]], object],
     log_every: int = 100,
@@ -40,7 +42,7 @@ def run_chunks(
     - `body(step, n)` does n steps and returns metrics, each of shape (n,).
     - `on_log(step, row)`: every `log_every` steps the mean of each metric (of `env_steps` and `updates` the last value)
       and `time/sps`, the steps per second of the last chunk; what `on_eval` returned is in the same row.
-    - `on_eval(step)`: every `eval_every` steps and at the end; 0 means only at the end.
+    - `on_eval(step)`: every `eval_every` steps, at the `breaks` and at the end; 0 means only at these.
     - `on_checkpoint(step, window)`: every `checkpoint_every` steps, at the end, when stopped. Save `window` with it.
     - `on_progress(step, metrics)`: after each chunk, with each metric's last value.
 
@@ -62,7 +64,8 @@ def run_chunks(
 
     step, pending = start, {key: np.array(value, np.float64) for key, value in (window or {}).items()}
     while step < total:
-        end = min(total, *(step - step % every + every for every in (chunk, eval_every, checkpoint_every) if every))
+        ends = (step - step % every + every for every in (chunk, eval_every, checkpoint_every) if every)
+        end = min(total, *ends, *(mark for mark in breaks if mark > step))
         began = time.perf_counter()
         columns = _columns(body(step, end - step), end - step)
         rate = (end - step) / max(time.perf_counter() - began, 1e-9)
@@ -75,7 +78,7 @@ def run_chunks(
                 rows[mark] = _means(pending) | {"time/sps": rate}
             if mark % log_every == 0:
                 pending = {}
-        if on_eval and (end == total or (eval_every and end % eval_every == 0)):
+        if on_eval and (end == total or end in breaks or (eval_every and end % eval_every == 0)):
             rows[end] = rows.get(end, {}) | dict(on_eval(end))
         for mark, row in rows.items():
             on_log(mark, row)

@@ -68,6 +68,11 @@ class RunConfig:
         """Files that the run reads: it is resumed only while they are what they were."""
         return ()
 
+    @property
+    def breaks(self) -> tuple[int, ...]:
+        """Updates after which a phase of training ends. No chunk goes beyond one, and policies are evaluated there."""
+        return ()
+
     def footprint(self) -> dict[str, int]:
         """Bytes of memory that a run needs at least, by what they are for; what nobody has counted is left out."""
         return {}

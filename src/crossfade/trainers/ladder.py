@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..errors import DifferentError
 from ..registry import System
@@ -73,7 +76,10 @@ def _updates(system: System, config: RunConfig, n: int, start: Snapshot | None =
     """Everything that `n` updates leave: losses on the way, parameters, the optimisers' moments, the buffer."""
     with precision(config):
         trainer = make_trainer(system, config, start)
-        losses = trainer.run(0, n)
+        losses: Arrays = {}
+        for first, last in pairwise(sorted({0, n, *(mark for mark in config.breaks if mark < n)})):
+            for name, values in trainer.run(first, last - first).items():  # a phase may tell other things
+                losses[name] = np.append(losses.get(name, values[:0]), values)
         end = trainer.snapshot()
     moments = {
         f"{slot} of {name}": array

@@ -107,6 +107,7 @@ def train(
                 config.chunk,
                 body,
                 start=began_at,
+                breaks=config.breaks,
                 window=bundle.replay["window"] if bundle else None,
                 on_log=lambda step, row: log()(step, row),
                 log_every=config.log_every,
