@@ -10,7 +10,7 @@ from maze_cases import EVERY_TASK, SPEEDS, actions, anywhere
 
 from crossfade.envs.maze import maze_jax, maze_numpy, navigator_jax, navigator_numpy
 from crossfade.envs.maze.data import collect, transitions
-from crossfade.envs.maze.params import MAPS, MazeParams, State
+from crossfade.envs.maze.params import GRAIN, MAPS, MazeParams, State
 from crossfade.envs.world import World, make_world
 from default_run import few
 
@@ -38,6 +38,17 @@ def test_steps_from_anywhere(name, speed):
     after, outcome = ours.step(None, None, state, action)
     same((after, outcome), step(theirs, jax.tree.map(jnp.asarray, state), jnp.asarray(action)))
     assert 100 < outcome.terminated.sum() < 1500 and 100 < outcome.truncated.sum() < 1500
+
+
+def test_success_at_the_very_edge():
+    """On the circle, a grain within and a grain beyond; and far away."""
+    params = MazeParams(tolerance=0.625)
+    edge = np.array([[0.375, 0.5], [0.5, -0.375], [0.625, 0], [0, -0.625]], np.float32)
+    away = np.concatenate([edge, edge + np.sign(edge) / np.float32(GRAIN), edge - np.sign(edge) / np.float32(GRAIN)])
+    away = np.concatenate([away, 10 * edge])
+    found = jax.jit(maze_jax.Maze(params).reached)(*map(jnp.asarray, (params.goal + away, params.goal[None])))
+    np.testing.assert_array_equal(found, [True] * 4 + [False] * 4 + [True] * 4 + [False] * 4)
+    same(maze_numpy.Maze(params).reached(params.goal + away, params.goal[None]), found)
 
 
 def test_steps_that_are_not_compiled():
