@@ -3,7 +3,7 @@
 `open_model` takes what users of that library hold in their hands and gives the trainable tree that optax is given,
 the rest of the arrays, and the way back:
 
-    Equinox   module                        or (module, eqx.nn.State)
+    Equinox   module, {name: module}        or (module, eqx.nn.State)
     NNX       module
     linen     (module, variables)
     Haiku     (transformed, params)         or (transformed_with_state, (params, state))
@@ -83,7 +83,8 @@ def _equinox(model: Any) -> JaxModel | None:
 
     stateful = isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], eqx.nn.State)
     module, state = model if stateful else (model, None)
-    if not isinstance(module, eqx.Module):
+    several = isinstance(module, dict) and module and all(isinstance(part, eqx.Module) for part in module.values())
+    if not (several or isinstance(module, eqx.Module)):
         return None
     params, rest = eqx.partition(module, eqx.is_inexact_array)
     arrays, static = eqx.partition(rest, eqx.is_array)

@@ -43,6 +43,9 @@ class Batch(NamedTuple):
     full: Any = None
     """Whether this update trains the actor too, a bool; None in pre-training."""
 
+    ends: Any = None
+    """Whether this is the last update of pre-training, after which targets are reset, a bool; None in fine-tuning."""
+
     @property
     def phase(self) -> Phase:
         """By the structure alone, so that compiled programs know it too."""

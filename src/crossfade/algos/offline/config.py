@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...ranges import Count, Fraction, Natural, Positive
 from ...run.settings import RunConfig
 from .agent import Agent, Revision, Sizes
+from .batch import Phase
 
 AGENTS = {
     name: f"crossfade.algos.offline.{name}.params:{cls}"
@@ -127,6 +128,14 @@ class OfflineConfig(RunConfig):
         """The encoder in front of the networks."""
         bare = self.agent.needs_encoder and not self.has("bare_dino")
         return "mlp" if self.encoder is None and bare else self.encoder
+
+    @property
+    def breaks(self) -> tuple[int, ...]:
+        return (self.pretrain,) if 0 < self.pretrain < self.steps else ()
+
+    def phase(self, update: int) -> Phase:
+        """The phase of update number `update`, from 0."""
+        return "pretraining" if update < self.pretrain else "finetuning"
 
     def full(self, update: int) -> bool:
         """Whether update number `update`, from 0, trains the actor in fine-tuning."""

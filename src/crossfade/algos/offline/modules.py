@@ -408,13 +408,13 @@ class Coder:
 
 @dataclass(frozen=True)
 class Param:
-    """An array by itself, 0 at the start. Parameters: `value`."""
+    """An array by itself, 0 at the start. Parameters: `array`."""
 
     shape: Shape
 
     @property
     def laws(self) -> Laws:
-        return {"value": (constant(0.0), self.shape)}
+        return {"array": (constant(0.0), self.shape)}
 
 
 Module = (
