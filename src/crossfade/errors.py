@@ -49,7 +49,7 @@ class NotFiniteError(CrossfadeError):
 
 
 class DataError(CrossfadeError):
-    """A file of market data cannot be trusted as it is; the message names the file, the row and the reason."""
+    """A file of data cannot be trusted as it is; the message names the file, the row and the reason."""
 
 
 class DifferentError(CrossfadeError):

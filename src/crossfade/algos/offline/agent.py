@@ -50,8 +50,9 @@ class Sizes:
 class Draw(NamedTuple):
     """Random numbers of an update."""
 
-    kind: Literal["normal", "uniform", "permutation"]
-    """Standard normal, uniform in [0, 1), or the numbers from 0 to n - 1 in random order (shape (n,))."""
+    kind: Literal["normal", "uniform", "permutation", "rows", "words"]
+    """Standard normal, uniform in [0, 1), the numbers from 0 to n - 1 in random order (shape (n,)), steps of the data
+    (numbers of those that can be drawn), or words of 32 random bits."""
     shape: Shape
 
 
@@ -88,6 +89,8 @@ class Agent:
     """Whether it cannot do without an encoder."""
     images: ClassVar[bool] = True
     """Whether it learns from images too."""
+    views: ClassVar[bool] = False
+    """Whether pre-training on images reads two augmented views of each."""
     actor: ClassVar[str] = "actor"
     """The module that acts."""
     next_actions: ClassVar[bool] = False

@@ -4,11 +4,11 @@ An update of a run is one gradient step. Pre-training comes first, `pretrain` up
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from ...config import choice
 from ...errors import UsageError
-from ...ranges import Count, Fraction, Natural, Positive
+from ...ranges import Count, Fraction, Natural, Positive, Probability, Range
 from ...run.settings import RunConfig
 from .agent import Agent, Revision, Sizes
 from .batch import Phase
@@ -41,6 +41,7 @@ Quirk = Literal[
     "summed_norms",
     "first_member",
 ]
+Normalize = Literal["normal", "bounded", "none"]
 QUIRKS: tuple[Quirk, ...] = get_args(Quirk)
 """Faults of the published system, U1 to U13 without U11, which is one of its documentation:
 
@@ -91,6 +92,21 @@ class OfflineConfig(RunConfig):
     latent_samples: Count = 10_000
     """Transitions from which an agent infers the latent of a task."""
 
+    normalize: Normalize = "normal"
+    """Observations by mean and variance, by least and greatest number, or as they are; images always are."""
+    frame_stack: Annotated[int, Range(1, 64)] = 1
+    """Observations in a row that networks read at once."""
+    p_aug: Probability | None = None
+    """Probability that the images of a batch are shifted by up to 3 pixels."""
+    num_aug: Annotated[int, Range(1, 8)] = 1
+    """Shifted copies of an image, unless it is replaced."""
+    inplace_aug: bool = True
+    """Whether shifted images replace those of the data."""
+    geometric_start: Annotated[int, Range(0, 1)] = 1
+    """The least offset of a geometric goal, if geometric_offset is corrected."""
+    gc_negative: bool = True
+    """Whether relabelled rewards are -1 and, at the goal, 0; else 0 and 1."""
+
     def __post_init__(self):
         super().__post_init__()
         if not isinstance(self.agent, Agent):
@@ -98,6 +114,10 @@ class OfflineConfig(RunConfig):
         if self.pretrain > self.steps:
             raise UsageError(f"pretrain: expected at most steps={self.steps}, got {self.pretrain}.")
 
+        if self.inplace_aug and self.num_aug > 1:
+            raise UsageError(f"num_aug: expected 1 with inplace_aug=true, got {self.num_aug}. Use inplace_aug=false.")
+        if not self.inplace_aug and self.p_aug not in (None, 1):
+            raise UsageError(f"p_aug: expected 1 with inplace_aug=false, got {self.p_aug}: views are always there.")
         if self.agent.needs_encoder and self.encoding is None:
             raise UsageError(
                 "encoder: expected one, which this agent cannot do without, got none. Use encoder=mlp for observations "

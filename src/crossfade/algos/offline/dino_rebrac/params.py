@@ -43,6 +43,7 @@ class DINOReBRAC(ReBRAC):
     averages = {"pretraining": ("encoder",), "finetuning": ("encoder", "critic", "actor")}
     resets = ("encoder",)
     needs_encoder = True
+    views = True
 
     def modules(self, sizes: Sizes) -> dict[str, Module]:
         encoder, code, widths = sizes.encoding, sizes.code, sizes.widths

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from ....ranges import Count
-from ..agent import Sizes
+from ..agent import Draw, Sizes
+from ..batch import Phase
 from ..modules import Module, Value
 from ..rebrac.params import ReBRAC
 
@@ -53,4 +54,15 @@ class MBPOReBRAC(ReBRAC):
             "transition": Value(code, widths, sizes.action, outputs=sizes.observation[0], encoder=encoder),
             **super().modules(sizes),
             "reward": Value(code, widths, encoder=encoder),
+        }
+
+    def draws(self, sizes: Sizes, phase: Phase) -> dict[str, Draw]:
+        """Beside ReBRAC's: where rollouts start, the noise of their actions and next actions, rows of the ring."""
+        found = super().draws(sizes, phase)
+        if phase == "pretraining" or "tiny_model_buffer" in sizes.faithful:
+            return found
+        return found | {
+            "rollout_rows": Draw("rows", (self.rollouts,)),
+            "rollout": Draw("normal", (2, self.rollout_steps, self.rollouts, sizes.action)),
+            "imagined": Draw("words", (sizes.batch_size,)),
         }
