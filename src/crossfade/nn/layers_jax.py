@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ..errors import UsageError
 from .parameters import check_shapes
 
-Module = TypeVar("Module", bound=eqx.Module)
+Module = TypeVar("Module", bound=eqx.Module | dict[str, Any])
 Layer = TypeVar("Layer", bound=eqx.nn.Linear)
 
 
