@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from .errors import UsageError, nearest
 from .loading import load_attribute
 
-SYSTEMS = ("gflownet", "trading", "treasurehunt")
+SYSTEMS = ("gflownet", "trading", "treasurehunt", "offline")
 ENTRY_POINTS = "crossfade.systems"
 
 

@@ -4,6 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 Phase = Literal["pretraining", "finetuning"]
 """Pre-training learns without rewards, fine-tuning with those of a task."""
+PHASES: tuple[Phase, ...] = ("pretraining", "finetuning")
 
 
 class Batch(NamedTuple):

@@ -192,6 +192,22 @@ def head(data: Dataset, rows: int) -> Dataset:
     return cut._replace(last=np.minimum(cut.last, np.int32(rows - 2)), drawable=steps)
 
 
+def split(data: Dataset, share: float) -> tuple[Dataset, Dataset | None]:
+    """All trajectories but the last ones, and that share of them, at least one; None where there are none to spare."""
+    starts = np.unique(data.first)
+    held = min(max(1, round(share * len(starts))), len(starts) - 1) if share > 0 else 0
+    if held == 0:
+        return data, None
+    cut = starts[-held]
+    parts = Dataset(*(None if x is None else x[cut:] for x in data[:-1]), None)
+    parts = parts._replace(first=parts.first - cut, last=parts.last - cut)
+    before = Dataset(*(None if x is None else x[:cut] for x in data[:-1]), None)
+    if data.drawable is None:
+        return before, parts
+    later = data.drawable >= cut
+    return before._replace(drawable=data.drawable[~later]), parts._replace(drawable=data.drawable[later] - cut)
+
+
 def shortened(
     training: Dataset, validation: Dataset, rows: int, validation_rows: int, exorl_validation: bool
 ) -> tuple[Dataset, Dataset]:

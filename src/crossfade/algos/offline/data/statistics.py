@@ -55,14 +55,10 @@ def statistics(data: Dataset, normalize: Normalize) -> Statistics:
     return Statistics((low + high) / 2, (high - low) / 2)
 
 
-def both_statistics(
-    pretraining: Dataset | None, finetuning: Dataset | None, config: OfflineConfig
-) -> tuple[Statistics | None, Statistics | None]:
-    """The statistics of either phase; evaluation is by those of fine-tuning, or of pre-training if there is no other.
+def both_statistics(pretraining: Dataset, finetuning: Dataset, config: OfflineConfig) -> tuple[Statistics, Statistics]:
+    """The statistics of either phase; evaluation is by those of fine-tuning.
 
-    Published, each phase has its own (`own_statistics`); corrected, those of the data for pre-training serve both. A
-    phase without data has those of the other.
+    Published, each phase has its own (`own_statistics`); corrected, those of the data for pre-training serve both.
     """
-    before, after = (None if data is None else statistics(data, config.normalize) for data in (pretraining, finetuning))
-    before, after = before or after, after or before
-    return (before, after) if config.has("own_statistics") else (before, before)
+    before = statistics(pretraining, config.normalize)
+    return before, statistics(finetuning, config.normalize) if config.has("own_statistics") else before

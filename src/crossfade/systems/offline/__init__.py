@@ -1,0 +1,60 @@
+"""Offline reinforcement learning: nine agents that pre-train without rewards and fine-tune with them, from data."""
+
+from ...registry import Measure, System
+
+RECORD = System(
+    name="offline",
+    help="nine offline agents: pre-training without rewards, fine-tuning with them",
+    config="crossfade.systems.offline.config:OfflineDataConfig",
+    torch="crossfade.systems.offline.system_torch:System",
+    jax="crossfade.systems.offline.system_jax:System",
+    effort="crossfade.systems.offline.evaluation:OfflineEffort",
+    presets={
+        # A minute's climb: small networks on a small maze.
+        "demo": (
+            "env.map=umaze",
+            "episodes=100",
+            "hidden=64,64",
+            "batch_size=128",
+            "pretrain=500",
+            "steps=2000",
+            "eval_every=500",
+        ),
+        # Sizes and rates of the published system.
+        "published": (
+            "hidden=512,512,512,512",
+            "encoder_hidden=512,512,512,512",
+            "lr=3e-4",
+            "tau=0.005",
+            "steps=1500000",
+            "pretrain=1000000",
+            "eval_every=50000",
+            "checkpoint_every=50000",
+        ),
+    },
+    headline=(
+        Measure("eval/success", "success", "higher"),
+        Measure("eval/success_se", "std. error"),
+        Measure("eval/length", "steps", "lower"),
+        Measure("eval/scripted", "scripted"),
+        Measure("eval/random", "random"),
+        Measure("train/loss", "loss"),
+    ),
+    score="eval/success",
+    # Both phases, the latent that is inferred between them, targets that are reset, two full updates.
+    tiny=(
+        "agent=hilp",
+        "agent.latent_dim=3",
+        "env.map=umaze",
+        "episodes=4",
+        "length=20",
+        "hidden=8",
+        "batch_size=8",
+        "latent_samples=32",
+        "pretrain=4",
+        "actor_every=2",
+        "eval_episodes=4",
+        "steps=8",
+        "chunk=4",
+    ),
+)

@@ -1,0 +1,108 @@
+"""What a policy learned from data is worth: success in its world, and losses on data that it has not learned from.
+
+Every policy is judged by the same episodes, whatever its seed. Beside it stand those who collected the data and one
+who acts at random.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int
+
+from ...envs.maze.maze_numpy import Maze
+from ...envs.maze.navigator_numpy import navigate
+from ...envs.maze.params import MazeParams
+from ...random import random_numpy as random
+from ...ranges import Count
+from ...run.evaluation import Effort, Evaluation
+from .config import OfflineDataConfig
+from .data import Data
+
+EPISODES = 2026
+"""Seed of the episodes by which policies are judged."""
+Act = Callable[[np.ndarray], np.ndarray]
+"""Actions (episodes, action) for normalised observations (episodes, *observation)."""
+
+
+@dataclass(frozen=True)
+class OfflineEffort(Effort):
+    """How much `crossfade eval` computes."""
+
+    episodes: Count = 500
+    """Episodes of the task."""
+
+
+class Played(NamedTuple):
+    """Episodes side by side."""
+
+    success: Bool[np.ndarray, " episodes"]
+    length: Int[np.ndarray, " episodes"]
+    returns: Float[np.ndarray, " episodes"]
+    paths: Float32[np.ndarray, "steps episodes 2"]
+    """Positions; a ball that has arrived stays there."""
+
+
+def evaluate(
+    config: OfflineDataConfig,
+    data: Data,
+    act: Act,
+    validate: Callable[[], dict[str, float]],
+    effort: OfflineEffort | None = None,
+) -> Evaluation:
+    """The policy in the maze or in the config's Gymnasium environment, and its losses on held-out data."""
+    episodes = config.eval_episodes if effort is None else effort.episodes
+    losses = {f"eval/{name}": value for name, value in validate().items()}
+    if config.data is not None:
+        if config.gym is None:
+            return Evaluation(losses, test_set=config.test_set)
+        from .gymnasium_evaluation import play
+
+        figures = _figures(play(config, data, act, episodes))
+        return Evaluation({**figures, **losses}, test_set=config.test_set)
+    seen = lambda position: data.statistics.apply(position).astype(config.dtype)
+    played = play_maze(config.env, lambda position: act(seen(position)), episodes)
+    scripted = {f"eval/{name}": _baseline(config.env, name, episodes) for name in ("scripted", "random")}
+    return Evaluation({**_figures(played), **scripted, **losses}, {"paths": played.paths, "success": played.success})
+
+
+def play_maze(params: MazeParams, act: Act, episodes: int) -> Played:
+    """Episodes of the task by a policy that is given positions."""
+    maze = Maze(params)
+    state = maze.begin(None, None, random.uniform(random.key(EPISODES), (episodes, maze.start_numbers)))
+    success, length, paths = np.zeros(episodes, bool), np.full(episodes, params.limit), [state.position]
+    for t in range(params.limit):
+        after, outcome = maze.step(None, None, state, act(maze.observe(None, None, state)).astype(np.float32))
+        position = np.where(success[:, None], state.position, after.position)
+        arrived = outcome.terminated & ~success
+        length[arrived], success = t + 1, success | arrived
+        state = after._replace(position=position)
+        paths.append(position)
+        if success.all():
+            break
+    return Played(success, length, success - length.astype(np.float64), np.stack(paths))
+
+
+@lru_cache(maxsize=16)
+def _baseline(params: MazeParams, name: str, episodes: int) -> float:
+    """The success of the scripted policy without noise, and of random actions."""
+    key, goal = random.key(EPISODES + 1), np.full(episodes, params.goal_cell, np.int32)
+    if name == "scripted":
+        still = np.zeros((episodes, 2), np.float32)
+        act = lambda position: navigate(params, position, goal, still)
+    else:
+        actions = iter(random.uniform(key, (params.limit, episodes, 2), "float32", -1.0, 1.0))
+        act = lambda position: next(actions)
+    return float(play_maze(params, act, episodes).success.mean())
+
+
+def _figures(played: Played) -> dict[str, float]:
+    success, n = played.success.mean(), len(played.success)
+    return {
+        "eval/success": float(success),
+        "eval/success_se": float(np.sqrt(success * (1 - success) / n)),
+        "eval/return": float(played.returns.mean()),
+        "eval/length": float(played.length.mean()),
+    }
