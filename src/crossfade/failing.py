@@ -43,6 +43,7 @@ EXTRAS = {
     "tensorboard": "report",
     "gymnasium": "gymnasium",
     "pettingzoo": "pettingzoo",
+    "h5py": "offline",
     "pandas": "bench",
 }
 """The extra that brings a module along."""

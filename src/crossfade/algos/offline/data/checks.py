@@ -20,9 +20,9 @@ def refuse(where: str, expected: str, got: str, advice: str) -> NoReturn:
     raise DataError(f"{where}: expected {expected}, got {got}. {advice}")
 
 
-def observations(where: str, array: Any) -> Shaped[np.ndarray, "rows ..."]:
+def observations(where: str, array: Any, field: str = "observations") -> Shaped[np.ndarray, "rows ..."]:
     """(rows, numbers) of finite floats, as float32, or images (rows, height, width, channels) of bytes."""
-    array, where = _array(where, "observations", array), f"{where}: observations"
+    array, where = _array(where, field, array), f"{where}: {field}"
     if array.dtype == np.uint8 and array.ndim == 4:
         _sized(where, array)
         return array

@@ -112,7 +112,7 @@ def from_transitions(
     rewards = None if rewards is None else checks.column(where, "rewards", rewards, n)
     given = 1 - terminal.astype(np.float32) if masks is None else checks.fractions(where, "masks", masks, n)
     if next_observations is not None:
-        following = checks.observations(f"{where}: next", next_observations)
+        following = checks.observations(where, next_observations, "next_observations")
         checks.same_rows(f"{where}: next_observations", following, n)
         if following.shape != observations.shape or following.dtype != observations.dtype:
             form = f"{following.dtype} of shape {following.shape}"
@@ -175,8 +175,8 @@ def joined(parts: Sequence[Dataset], names: Sequence[str] | None = None) -> Data
         part._replace(first=part.first + np.int32(start), last=part.last + np.int32(start))
         for part, start in zip(parts, starts[:-1], strict=True)
     ]
-    columns = zip(*(part[:-1] for part in shifted), strict=True)
-    return Dataset(*(None if column[0] is None else np.concatenate(column) for column in columns), None)
+    columns = zip(*shifted, strict=True)
+    return Dataset(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
 def head(data: Dataset, rows: int) -> Dataset:
@@ -185,7 +185,7 @@ def head(data: Dataset, rows: int) -> Dataset:
         checks.refuse("rows", "enough for a step", f"{rows}", "Take more.")
     if rows >= len(data.first):
         return data
-    cut = Dataset(*(None if x is None else x[:rows] for x in data[:-1]), None)
+    cut = Dataset(*(None if x is None else x[:rows] for x in data))
     if data.next_observations is not None:
         return cut._replace(last=np.minimum(cut.last, np.int32(rows - 1)))
     steps = data.drawable[data.drawable < rows - 1]  # the last row left has no row after it

@@ -13,7 +13,7 @@ from ..config import OfflineConfig
 from .choice import PAD, Choice, GoalNumbers, augmentation
 from .normals_numpy import NORMALS
 
-Keys = UInt32[np.ndarray, "*keys 2"]
+Keys = UInt32[np.ndarray, "... 2"]
 
 
 def draw(key: UInt32[np.ndarray, "2"], steps: int, sizes: Sizes, phase: Phase, config: OfflineConfig) -> Choice:

@@ -1,9 +1,12 @@
 """Batches from a source and the random numbers of an update, in JAX. Twin: sampling_numpy.py, equal bit for bit.
 
 For use inside a compiled loop, with the source on the device.
+
+Rows and batches stand behind barriers: without, XLA would compute a row anew for each number that is read from it.
 """
 
 import jax.numpy as jnp
+from jax.lax import optimization_barrier
 from jaxtyping import Array, Int32, Shaped
 
 from ..agent import Goals
@@ -17,7 +20,7 @@ Rows = Int32[Array, " batch"]
 
 def sample(source: Source, choice: Choice, config: OfflineConfig) -> Batch:
     """The batch of an update. Whether it is a full one, the latent and what a model imagines are for others to add."""
-    agent, rows = config.agent, chosen(source, choice.rows)
+    agent, rows = config.agent, optimization_barrier(chosen(source, choice.rows))
     batch = transitions(source, rows, config)
     if agent.value_goals is not None:
         goals = goal_rows(source, rows, choice.value_goals, agent.value_goals, config)
@@ -30,7 +33,7 @@ def sample(source: Source, choice: Choice, config: OfflineConfig) -> Batch:
     if agent.actor_goals is not None:
         goals = goal_rows(source, rows, choice.actor_goals, agent.actor_goals, config)
         batch = batch._replace(actor_goals=observations(source, goals, config))
-    batch = _augmented(batch, choice, config)
+    batch = optimization_barrier(_augmented(batch, choice, config))
     return batch._replace(noise=choice.noise, bounds=source.bounds if agent.bounded else None)
 
 
@@ -95,7 +98,7 @@ def goal_rows(source: Source, rows: Rows, numbers: GoalNumbers, goals: Goals, co
         ahead = last - jnp.round(span * numbers.offset).astype(jnp.int32)
     from_trajectory = numbers.trajectory < jnp.float32(trajectory_probability(goals))
     goal = jnp.where(from_trajectory, ahead, chosen(source, numbers.random))
-    return jnp.where(numbers.current < jnp.float32(goals.current), rows, goal)
+    return optimization_barrier(jnp.where(numbers.current < jnp.float32(goals.current), rows, goal))
 
 
 def cropped(

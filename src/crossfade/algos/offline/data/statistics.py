@@ -30,7 +30,10 @@ class Statistics(NamedTuple):
 
     def apply(self, x: Any) -> Any:
         """(x - shift) / scale, of an array of NumPy (in float64) or of JAX (in its own precision)."""
-        return x if self.shift is None else (x - self.shift) / self.scale
+        if self.shift is None:
+            return x
+        shift, scale = (number.reshape((1,) * (x.ndim - 1) + number.shape) for number in self)
+        return (x - shift) / scale
 
 
 def statistics(data: Dataset, normalize: Normalize) -> Statistics:
