@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from crossfade.algos.offline.agent import Agent
@@ -18,7 +19,11 @@ Arrays = dict[str, np.ndarray]
 
 
 def config(agent: Agent, **settings: Any) -> OfflineConfig:
-    small = dict(dtype="float64", hidden=(5, 4), batch_size=BATCH, gamma=0.9, tau=0.1, lr=0.01, encoder_hidden=(6, 5))
+    small: dict[str, Any] = dict(
+        dtype="float64", hidden=(5, 4), batch_size=BATCH, gamma=0.9, tau=0.1, lr=0.01, encoder_hidden=(6, 5)
+    )
+    if agent.needs_encoder:
+        small["encoder"] = "mlp"
     return OfflineConfig(agent=agent, **{**small, **settings})
 
 
@@ -81,6 +86,13 @@ def tensors(batch: Batch) -> Batch:
         return torch.from_numpy(part) if isinstance(part, np.ndarray) else part
 
     return Batch(*(tensor(part) for part in batch))
+
+
+def assert_told(result: tuple[torch.Tensor, dict[str, torch.Tensor]], value: float, info: dict[str, float]) -> None:
+    """A term and what it tells are these numbers, and nothing else is told."""
+    got, told = result
+    assert got.item() == pytest.approx(value, rel=1e-12)
+    assert {name: quantity.item() for name, quantity in told.items()} == pytest.approx(info, rel=1e-12)
 
 
 # Networks by hand

@@ -5,6 +5,7 @@ import pytest
 import torch
 from offline_torch_cases import (
     arrays,
+    assert_told,
     clip,
     config,
     expectile,
@@ -22,17 +23,6 @@ from crossfade.algos.offline.iql import agent_torch as iql
 from crossfade.algos.offline.iql.params import IQL
 from crossfade.algos.offline.rebrac import agent_torch as rebrac
 from crossfade.algos.offline.rebrac.params import ReBRAC
-
-
-def told(result) -> tuple[float, dict[str, float]]:
-    value, info = result
-    return value.item(), {name: quantity.item() for name, quantity in info.items()}
-
-
-def assert_told(result, value: float, info: dict[str, float]) -> None:
-    got, also = told(result)
-    assert got == pytest.approx(value, rel=1e-12)
-    assert also == pytest.approx(info, rel=1e-12)
 
 
 def test_iql_clones():

@@ -7,23 +7,40 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from offline_torch_cases import arrays, config, made, sizes, tensors, transitions
+from offline_torch_cases import LATENT, arrays, config, made, sizes, tensors, transitions
 from torch.func import functional_call, grad
 
 from crossfade.algos.offline import learner_torch as learner
 from crossfade.algos.offline.agent import Agent
+from crossfade.algos.offline.crl_infonce.params import CRLInfoNCE
+from crossfade.algos.offline.dino_rebrac.params import DINOReBRAC
+from crossfade.algos.offline.fb_repr.params import FBRepr
+from crossfade.algos.offline.hilp.params import HILP
+from crossfade.algos.offline.infom.params import InFOM
 from crossfade.algos.offline.iql.params import IQL
 from crossfade.algos.offline.losses_torch import loss, terms
+from crossfade.algos.offline.mbpo_rebrac.params import MBPOReBRAC
 from crossfade.algos.offline.parameters import online_names, optimizer_records
 from crossfade.algos.offline.pure_update_torch import pure_update
 from crossfade.algos.offline.rebrac.params import ReBRAC
+from crossfade.algos.offline.td_infonce.params import TDInfoNCE
 from crossfade.algos.offline.terms_torch import aggregate, frozen, q_loss
 from crossfade.bridge.optimizers_torch import read_torch
 from crossfade.optim import functional_torch
 
-AGENTS = [IQL(), IQL(actor_loss="ddpgbc"), ReBRAC(alpha_actor=0.1, alpha_critic=0.1)]
-NAMES = ["iql", "iql-ddpgbc", "rebrac"]
-each_agent = pytest.mark.parametrize("agent", AGENTS, ids=NAMES)
+AGENTS = {
+    "iql": IQL(),
+    "iql-ddpgbc": IQL(actor_loss="ddpgbc"),
+    "rebrac": ReBRAC(alpha_actor=0.1, alpha_critic=0.1),
+    "infom": InFOM(latent_dim=LATENT, flow_steps=3, flow_goals=2, kl_weight=0.1),
+    "hilp": HILP(latent_dim=LATENT),
+    "fb_repr": FBRepr(latent_dim=LATENT),
+    "crl_infonce": CRLInfoNCE(latent_dim=LATENT),
+    "td_infonce": TDInfoNCE(latent_dim=LATENT),
+    "mbpo_rebrac": MBPOReBRAC(),
+    "dino_rebrac": DINOReBRAC(),
+}
+each_agent = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 each_phase = pytest.mark.parametrize("full", [None, False, True], ids=["pretraining", "not_full", "full"])
 
 

@@ -26,7 +26,8 @@ class MLP(nn.Module):
         self.spec = spec
         sizes = list(zip((spec.inputs, *spec.widths), spec.widths, strict=False))
         normed = len(sizes) if spec.activate_final else len(sizes) - 1
-        self.layers = nn.ModuleList(_Linear(spec.members, *size) for size in sizes)
+        layers = nn.ModuleList(_Linear(spec.members, *size) for size in sizes)
+        self.layers: Sequence[_Linear] = layers  # pyright: ignore
         self.norms = nn.ModuleList(
             _LayerNorm(spec.members, width) for width in spec.widths[: normed if spec.layer_norm else 0]
         )
