@@ -17,8 +17,8 @@ def log_softmax(row):
     return row - np.log(np.exp(row).sum())
 
 
-def accuracy(table):
-    return np.mean([row.argmax() == i for member in table for i, row in enumerate(member)])
+def probability(table):
+    return np.mean([np.exp(log_softmax(row)[i]) for member in table for i, row in enumerate(member)])
 
 
 def bc_loss(p, c, b, config):
@@ -62,7 +62,7 @@ def crl_contrastive(p, c, b, config):
             total += config.agent.penalty * np.log(np.exp(table[e, i]).sum()) ** 2
         else:
             total -= log_softmax(table[e, :, i])[i]
-    return total / (2 * BATCH), {"accuracy": accuracy(table)}
+    return total / (2 * BATCH), {"probability": probability(table)}
 
 
 def floored(table, config):
@@ -81,7 +81,7 @@ def td_contrastive(p, c, b, config):
     for e, i in np.ndindex(2, BATCH):
         weights = np.exp(log_softmax(there[i]))
         total -= 0.1 * log_softmax(mixed[e, i])[i] + 0.9 * weights @ log_softmax(later[e, i])
-    return total / (2 * BATCH), {"accuracy": accuracy(mixed)}
+    return total / (2 * BATCH), {"probability": probability(mixed)}
 
 
 def aggregated(table, config):

@@ -138,7 +138,7 @@ def test_distillation():
     chosen, policy, p, b = dino_case()
     each = []
     for x in views(b):
-        teacher = softmax((code(p, "target_encoder", x) - p["target_repr_center.value"]) / 0.04)
+        teacher = softmax((code(p, "target_encoder", x) - p["target_repr_center.array"]) / 0.04)
         each.append(-(teacher * np.log(softmax(code(p, "encoder", x) / 0.1))).sum(-1).mean())
     assert_told(dino.repr_loss(policy, tensors(b), chosen), np.mean(each), {})
 
@@ -172,11 +172,11 @@ def test_fine_tuning_reads_codes():
 def test_the_centre_moves_in_pre_training_if_it_is_corrected(corrected, full):
     chosen, policy, p, b = dino_case(full, corrected=("constant_center",) if corrected else ())
     learner.update(policy, learner.make_optimizer(policy, chosen), tensors(b), chosen)
-    centre = p["target_repr_center.value"]
+    centre = p["target_repr_center.array"]
     if corrected and full is None:
         codes = np.stack([code(p, "target_encoder", x) for x in views(b)])
         centre = 0.9 * centre + 0.1 * codes.mean((0, 1))
-    np.testing.assert_allclose(arrays(policy)["target_repr_center.value"], centre, rtol=1e-12)
+    np.testing.assert_allclose(arrays(policy)["target_repr_center.array"], centre, rtol=1e-12)
 
 
 def test_between_the_phases_the_target_encoder_is_set_to_the_encoder():

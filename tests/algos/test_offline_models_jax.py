@@ -132,7 +132,7 @@ def code(p, name, s):
 
 
 def dino_repr(p, c, b, config):
-    center, total = c["target_repr_center.value"], 0.0
+    center, total = c["target_repr_center.array"], 0.0
     for x in views(b).reshape(-1, OBSERVATION):
         teacher = np.exp((code(c, "target_encoder", x) - center) / 0.04)
         student = np.exp(code(p, "encoder", x) / 0.1)
@@ -173,10 +173,10 @@ def test_the_centre_moves_in_pretraining_unless_constant(phase, corrected):
     policy, p, b = policy_of(config), parameters_of(config), batch_of(config, phase)
     tx = make_optimizer(policy, config)
     after = named(eqx.filter_jit(lambda p, s, b: update(p, tx, s, b, config))(policy, tx.init(policy), on_device(b))[0])
-    center = p["target_repr_center.value"]
+    center = p["target_repr_center.array"]
     if corrected and phase == "pretraining":
         center = 0.9 * center + 0.1 * code(p, "target_encoder", views(b)).mean((0, 1))
-    np.testing.assert_allclose(after["target_repr_center.value"], center, rtol=1e-12)
+    np.testing.assert_allclose(after["target_repr_center.array"], center, rtol=1e-12)
     name = "encoder.encoder.mlp.layers.0.weight"
     np.testing.assert_allclose(after[f"target_{name}"], 0.7 * p[f"target_{name}"] + 0.3 * p[name], rtol=1e-13)
     assert (after[name] == p[name]).all() == (phase == "finetuning")

@@ -15,15 +15,13 @@ from .batch import Batch
 from .config import OfflineConfig
 from .losses_jax import loss
 from .networks_jax import Modules
-from .parameters import EPS
+from .parameters import EPS, online_names
 from .terms_jax import Info
 
 
 def make_optimizer(policy: Modules, config: OfflineConfig) -> optax.GradientTransformation:
     """Adam over all modules but targets."""
-    names = {name(path) for path, _ in jax.tree_util.tree_leaves_with_path(policy)}
-    names = {one for one in names if not one.startswith("target_")}
-    return masking.only(optax.adam(config.lr, eps=EPS), names)
+    return masking.only(optax.adam(config.lr, eps=EPS), online_names({key: own.spec for key, own in policy.items()}))
 
 
 def update(

@@ -14,7 +14,7 @@ from .terms_torch import Info
 
 
 def make_optimizer(policy: Modules, config: OfflineConfig) -> torch.optim.Adam:
-    """Adam over the parameters of all modules but targets."""
+    """Adam over all modules but targets."""
     named = dict(policy.named_parameters())
     owned = [named[name] for name in online_names(specifications(policy))]
     return torch.optim.Adam(owned, lr=config.lr, eps=EPS)

@@ -309,6 +309,8 @@ class GCBilinearValue:
     layer_norm: bool = True
     members: int = 2
     value_exp: bool = False
+    shifts: bool = True
+    """Whether psi's last bias matters: where goals of one state are compared with each other only, it cancels."""
     encoder: Encoder | None = None
 
     @property
@@ -420,6 +422,25 @@ class Param:
 Module = (
     Value | GCValue | Actor | GCActor | GCBilinearValue | GCMetricValue | IntentionEncoder | VectorField | Coder | Param
 )
+
+
+def constants(module: Module) -> tuple[str, ...]:
+    """Parameters that cancel in every loss and therefore do not learn: computed, their gradient, which is 0, would be
+    rounding, and Adam makes that as large as any other."""
+    match module:
+        case GCMetricValue():
+            return _last_biases("phi", module.phi)
+        case GCBilinearValue(shifts=False):
+            return _last_biases("psi", module.psi)
+        case _:
+            return ()
+
+
+def _last_biases(name: str, mlp: MLP) -> tuple[str, ...]:
+    """The biases that shift every output alike: that of the last layer, and of a norm before it."""
+    last = len(mlp.widths) - 1
+    shift = (f"{name}.norms.{last - 1}.bias",) if mlp.layer_norm and last else ()
+    return (*shift, f"{name}.layers.{last}.bias")
 
 
 def linear(name: str, fan_in: int, fan_out: int, scale: float = 1.0, members: int = 1) -> Laws:

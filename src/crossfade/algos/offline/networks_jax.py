@@ -217,10 +217,12 @@ class IntentionEncoder(eqx.Module):
     mean_net: _Linear
     log_std_net: _Linear
     encoder: Encoder | None
+    spec: modules.IntentionEncoder = eqx.field(static=True)
 
     def __init__(self, spec: modules.IntentionEncoder):
         self.trunk_net, self.encoder = MLP(spec.trunk_net), _encoder(spec.encoder)
         self.mean_net, self.log_std_net = (_Linear(spec.widths[-1], spec.latent) for _ in range(2))
+        self.spec = spec
 
     def __call__(
         self, observations: Array, actions: Float[Array, "batch action"]
@@ -233,9 +235,11 @@ class VectorField(eqx.Module):
     """The velocity of a flow at x and time t, given observations, actions and latents."""
 
     vector_field_net: MLP
+    spec: modules.VectorField = eqx.field(static=True)
 
     def __init__(self, spec: modules.VectorField):
         self.vector_field_net = MLP(spec.vector_field_net)
+        self.spec = spec
 
     def __call__(
         self,
@@ -252,9 +256,11 @@ class Coder(eqx.Module):
     """An encoder as a module of its own."""
 
     encoder: Encoder
+    spec: modules.Coder = eqx.field(static=True)
 
     def __init__(self, spec: modules.Coder):
         self.encoder = _made(spec.encoder)
+        self.spec = spec
 
     def __call__(self, observations: Array) -> Float[Array, "batch code"]:
         return self.encoder(observations)
@@ -263,13 +269,15 @@ class Coder(eqx.Module):
 class Param(eqx.Module):
     """An array by itself."""
 
-    value: Float[Array, "..."]
+    array: Float[Array, "..."]
+    spec: modules.Param = eqx.field(static=True)
 
     def __init__(self, spec: modules.Param):
-        self.value = jnp.zeros(spec.shape)
+        self.array = jnp.zeros(spec.shape)
+        self.spec = spec
 
     def __call__(self) -> Float[Array, "..."]:
-        return self.value
+        return self.array
 
 
 _CLASSES: dict[type, type[eqx.Module]] = {

@@ -234,10 +234,10 @@ class Param(nn.Module):
     def __init__(self, spec: modules.Param):
         super().__init__()
         self.spec = spec
-        self.value = nn.Parameter(torch.zeros(spec.shape))
+        self.array = nn.Parameter(torch.zeros(spec.shape))
 
     def forward(self) -> Float[Tensor, "*shape"]:
-        return self.value
+        return self.array
 
 
 _CLASSES: dict[type, type[nn.Module]] = {

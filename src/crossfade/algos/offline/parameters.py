@@ -5,7 +5,7 @@ import numpy as np
 from ...nn.initial import draw
 from ...optim.state import OptimizerState, adam_group
 from .agent import Agent, Sizes, online
-from .modules import Laws, Module, within
+from .modules import Laws, Module, constants, within
 
 EPS = 1e-8
 """Adam's epsilon."""
@@ -26,8 +26,9 @@ def draw_parameters(agent: Agent, sizes: Sizes, key: np.ndarray, dtype: str = "f
 
 
 def online_names(modules: dict[str, Module]) -> list[str]:
-    """The parameters that the optimiser owns: all but those of targets."""
-    return [name for key in online(modules) for name in within(key, modules[key].laws)]
+    """The parameters that the optimiser owns: all but those of targets and those that cancel."""
+    own = lambda module: {name: law for name, law in module.laws.items() if name not in constants(module)}
+    return [name for key in online(modules) for name in within(key, own(modules[key]))]
 
 
 def optimizer_records(modules: dict[str, Module], lr: float) -> dict[str, OptimizerState]:

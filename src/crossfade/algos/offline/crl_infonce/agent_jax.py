@@ -32,8 +32,7 @@ def contrastive_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> t
         value = value + config.agent.penalty * jnp.square(total)
     else:
         value = value + logsumexp(logits, axis=1) - diagonal
-    right = jnp.argmax(logits, -1) == jnp.broadcast_to(jnp.arange(logits.shape[1]), logits.shape[:2])
-    return value.mean(), {"accuracy": right.astype(value.dtype).mean()}
+    return value.mean(), {"probability": jnp.exp(diagonal - total).mean()}
 
 
 def bc_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:

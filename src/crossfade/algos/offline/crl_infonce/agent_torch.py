@@ -34,7 +34,7 @@ def contrastive_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> t
         value = over_goals - diagonal + agent.penalty * over_goals.square()
     else:
         value = over_goals + logits.logsumexp(1) - 2 * diagonal
-    return value.mean(), {"accuracy": (diagonal == logits.amax(2)).to(logits.dtype).mean()}
+    return value.mean(), {"probability": (diagonal - over_goals).exp().mean()}
 
 
 def bc_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:

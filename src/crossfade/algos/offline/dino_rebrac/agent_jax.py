@@ -43,7 +43,7 @@ def moved(modules: Modules, batch: Batch, config: OfflineConfig) -> dict[str, Fl
         return {}
     rate, center = config.agent.center_rate, modules["target_repr_center"]()
     codes = modules["target_encoder"](_views(batch, config))
-    return {"target_repr_center.value": (1 - rate) * center + rate * codes.mean(0)}
+    return {"target_repr_center.array": (1 - rate) * center + rate * codes.mean(0)}
 
 
 def act(

@@ -33,7 +33,7 @@ def moved(modules: Modules, batch: Batch, config: OfflineConfig) -> dict[str, Te
     if batch.phase == "finetuning" or config.has("constant_center"):
         return {}
     rate, codes = config.agent.center_rate, modules["target_encoder"](_views(batch, config))
-    return {"target_repr_center.value": (1 - rate) * modules["target_repr_center"]() + rate * codes.mean(0)}
+    return {"target_repr_center.array": (1 - rate) * modules["target_repr_center"]() + rate * codes.mean(0)}
 
 
 def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:

@@ -37,8 +37,7 @@ def contrastive_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> t
     weights = stop_gradient(jax.nn.softmax(targets, axis=1))
     second = -(jnp.broadcast_to(weights, later.shape) * jax.nn.log_softmax(later, axis=2)).sum(2)
     value = ((1 - config.gamma) * first + config.gamma * second).mean()
-    right = jnp.argmax(logits, -1) == jnp.broadcast_to(jnp.arange(n), logits.shape[:2])
-    return value, {"accuracy": right.astype(value.dtype).mean()}
+    return value, {"probability": jnp.exp(-first).mean()}
 
 
 def bc_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:

@@ -36,7 +36,7 @@ def contrastive_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> t
     first = c.logsumexp(2) - near
     second = -(_next_weights(modules, batch, config) * r.log_softmax(2)).sum(2)
     value = ((1 - config.gamma) * first + config.gamma * second).mean()
-    return value, {"accuracy": (near == c.amax(2)).to(c.dtype).mean()}
+    return value, {"probability": (-first).exp().mean()}
 
 
 def bc_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:

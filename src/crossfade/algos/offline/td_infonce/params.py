@@ -54,7 +54,7 @@ class TDInfoNCE(Agent):
 
     def modules(self, sizes: Sizes) -> dict[str, Module]:
         code, widths, encoder = sizes.code, sizes.widths, sizes.encoding
-        critic = GCBilinearValue(code, widths, sizes.action, self.latent_dim, encoder=encoder)
+        critic = GCBilinearValue(code, widths, sizes.action, self.latent_dim, shifts=False, encoder=encoder)
         return {
             "reward": Value(code, widths, encoder=encoder),
             "critic": critic,
