@@ -26,6 +26,7 @@ from crossfade.algos.iqn.networks_jax import make_policy
 from crossfade.algos.iqn.optimizer import names
 from crossfade.errors import UsageError
 from crossfade.optim import masking_jax as masking, sharing_jax as sharing
+from default_run import few
 
 
 def batch_of(config, seed=0, ready=True, copy=False):
@@ -105,7 +106,8 @@ AXES = {
     "shard 4": {"devices": 4},
 }
 
-PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2")] + [("groups", a) for a in ("vmap", "shard 4")]
+PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2")]
+PAIRS += [pytest.param("groups", axis, marks=pytest.mark.slow) for axis in ("vmap", "shard 4")]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -177,7 +179,7 @@ def test_both_targets_follow_and_are_copied(x64):
         np.testing.assert_allclose(found[key.replace(".local.", ".target.")], expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("clip_norm", (1.0, None))
+@pytest.mark.parametrize("clip_norm", few((1.0, None), 1.0))
 @pytest.mark.parametrize("players", (1, 12))
 def test_stacking_and_back_is_exact(players, clip_norm):
     """Also behind jit, which sorts the optimisers by name: model_10 before model_2."""

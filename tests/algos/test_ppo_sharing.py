@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import wraps
 
 import jax
 import jax.numpy as jnp
@@ -95,14 +96,14 @@ def _first(tree, devices, axis):
     return jax.tree.map(lambda x: jax.lax.slice_in_dim(x, 0, x.shape[axis] // devices, axis=axis), tree)
 
 
-@pytest.mark.parametrize("name, broken", BREAKS.values(), ids=BREAKS)
+@pytest.mark.parametrize("name, broken", few_of(BREAKS, "gradients that are not brought together", many=True))
 def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
     config = small(n_envs=8, minibatches=2, seed=3)
     _, end = walked(config)
     monkeypatch.setattr(sharing, name, broken)
-    monkeypatch.setattr(
-        train_jax, "train", jax.jit(train_jax.train.__wrapped__, static_argnames=("tx", "world", "config"))
-    )
+    whole = train_jax.train.__wrapped__
+    own = wraps(whole)(lambda *given: whole(*given))  # jit keeps one program for one function, broken or not
+    monkeypatch.setattr(train_jax, "train", jax.jit(own, static_argnames=("tx", "world", "config")))
     _, other = walked(replace(config, devices=2))
     assert differ(end, other) > 1e-6
 

@@ -6,6 +6,7 @@ import pytest
 LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD")
 DEAR_MODES = {"jax_minimal", "jax_policy"}
 DEAR = {("test_a_report_shows_the_run", "trading")}  # the default run has it in tests/algos/test_trading_walk.py
+DEAR |= {("test_numbers_that_are_not_finite_are_told_and_not_kept", toy) for toy in LIKE_OTHERS}
 
 
 def pytest_collection_modifyitems(items):

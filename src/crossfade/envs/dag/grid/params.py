@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -54,11 +54,11 @@ class GridParams(Params):
 
     @property
     def n_actions(self) -> int:
-        return self.n_parents + 1
+        return self._moves + 1
 
     @property
     def n_parents(self) -> int:
-        return _n_parents(self.n_dim, self.max_increment, self.max_dim_per_action)
+        return self._moves
 
     @property
     def max_steps(self) -> int:
@@ -84,6 +84,11 @@ class GridParams(Params):
     def node_bytes(self) -> int:
         return 4 * self.n_parents * self.n_dim  # masks compare x with every increment
 
+    @cached_property  # asked for at every step of an object
+    def _moves(self) -> int:
+        sizes = range(1, self.max_dim_per_action + 1)
+        return sum(math.comb(self.n_dim, size) * self.max_increment**size for size in sizes)
+
     @cached_property
     def increments(self) -> Int32[np.ndarray, "moves n_dim"]:
         """The vector each action adds, stop excepted."""
@@ -107,8 +112,3 @@ class GridParams(Params):
     @property
     def target(self) -> Target:
         return products(np.tile(np.exp(self.log_density), (1, self.n_dim, 1)))
-
-
-@lru_cache  # asked for at every step of an object
-def _n_parents(n_dim: int, max_increment: int, max_dim_per_action: int) -> int:
-    return sum(math.comb(n_dim, size) * max_increment**size for size in range(1, max_dim_per_action + 1))
