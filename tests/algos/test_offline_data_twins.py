@@ -32,7 +32,7 @@ from crossfade.algos.offline.mbpo_rebrac.params import MBPOReBRAC
 from crossfade.algos.offline.td_infonce.params import TDInfoNCE
 from crossfade.random import random_numpy as random
 
-DRAWS = 60
+DRAWS = 40
 """Updates that are drawn and compared in each of the cases below."""
 MIXED = Goals(trajectory=0.5, current=0.2)
 CASES = {
