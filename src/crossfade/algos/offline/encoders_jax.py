@@ -9,7 +9,7 @@ from . import modules
 from .networks_jax import MLP, _LayerNorm
 
 Images = Shaped[Array, "batch height width channels"]
-Maps = Float[Array, "batch height width channels"]
+Maps = Float[Array, "batch _ _ _"]
 
 
 class MLPEncoder(eqx.Module):
