@@ -1,6 +1,6 @@
 """Offline reinforcement learning: nine agents that pre-train without rewards and fine-tune with them, from data."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="offline",
@@ -8,6 +8,10 @@ RECORD = System(
     config="crossfade.systems.offline.config:OfflineDataConfig",
     torch="crossfade.systems.offline.system_torch:System",
     jax="crossfade.systems.offline.system_jax:System",
+    twin=Item(
+        "IQL on the maze's data: networks, losses, updates; `twin:offline` takes words for the other agents",
+        "crossfade.systems.offline.twin:offline",
+    ),
     effort="crossfade.systems.offline.evaluation:OfflineEffort",
     presets={
         # A minute's climb: small networks on a small maze.
