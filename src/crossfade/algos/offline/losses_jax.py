@@ -51,8 +51,8 @@ def _if_full(
 ) -> tuple[Scalar, Info]:
     """The term and what it tells in full updates, else zeros: one program for both.
 
-    Its gradient is computed together with it, so that beside it nothing needs to be kept, or set to 0, for later: that
-    alone takes a third of the time of an update. What it tells has no gradient.
+    Its gradient is computed together with it, so that beside it nothing needs to be kept, or set to 0, for later: in
+    ReBRAC that alone took a third of an update without the actor. What it tells has no gradient.
     """
     reached = config.agent.reached(config.spec, config.encoding is not None)[batch.phase][name]
     learning = {key: modules[key] for key in reached}
