@@ -1,6 +1,5 @@
 """The networks of IQN (Dabney et al. 2018), in JAX; architecture.py says what they compute. Twin: networks_torch.py."""
 
-import math
 from collections.abc import Mapping
 
 import equinox as eqx
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...nn.cosine_jax import cos_pi
 from ...nn.layers_jax import RowsLinear, filled, linear
 from ...nn.noisy_jax import IndependentNoisyLinear
 from .architecture import Architecture
@@ -89,7 +89,7 @@ def _cosines(
     tau = fractions.astype(weight.dtype)[..., None]
     i = jnp.arange(1, weight.shape[1] + 1, dtype=tau.dtype)
     shape = *fractions.shape, len(i)
-    return jnp.cos(jnp.broadcast_to(math.pi * i, shape) * jnp.broadcast_to(tau, shape))
+    return cos_pi(jnp.broadcast_to(i, shape) * jnp.broadcast_to(tau, shape))
 
 
 def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[tuple[Array, ...]]:
