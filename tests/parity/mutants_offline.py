@@ -1,7 +1,7 @@
 """Planted bugs in the torch half of the offline agents: the defects F01 to F47 of a published port that failed.
 
 The JAX half, and all of the torch half that a bug does not name, is what is shipped. A bug is planted by exchanging a
-function while the torch half runs, or by a setting that it alone has. Data, starts and actions: mutants_offline_data.py.
+function while the torch half runs, or by a setting that it alone has. mutants_offline_data.py: data, starts, actions.
 
     plain crashes, nothing to plant      F01 F02 F03 F04 F05 F06 F08 F09 F10 F11
     protocol, without a number here      F38 validation losses left out    F42 a terminal added instead of an error
