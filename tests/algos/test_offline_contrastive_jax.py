@@ -5,7 +5,8 @@ import pytest
 from offline_cases_jax import BATCH, LATENT, actor, batch_of, log_prob, mlp, parameters_of, small, value
 from offline_judge_jax import judge, judge_sum
 
-pytestmark = pytest.mark.usefixtures("x64")
+# In the default run the torch half is held to its formulas, and the JAX half to the torch half.
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow]
 
 
 def logits(p, name, s, a, g):

@@ -24,6 +24,7 @@ from crossfade.algos.offline.losses_jax import loss, terms
 from crossfade.algos.offline.networks_jax import make_policy
 from crossfade.algos.offline.parameters import laws
 from crossfade.algos.offline.statistics_jax import gradient_statistics
+from default_run import few
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -100,8 +101,8 @@ def made(spec):
     return eqx.filter_jit(make_policy({"x": coder}, p, "float64")["x"]), p
 
 
-@pytest.mark.parametrize("shape", [(16, 16, 3), (15, 18, 3)])
-@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("shape", few([(16, 16, 3), (15, 18, 3)], (15, 18, 3)))
+@pytest.mark.parametrize("layer_norm", few([False, True], True))
 def test_impala(shape, layer_norm):
     spec = modules.Impala(shape, stacks=(4, 6), blocks=2, width=5, layer_norm=layer_norm)
     module, p = made(spec)
@@ -138,11 +139,7 @@ def imaged(config, phase):
 
 @pytest.mark.parametrize(
     "agent",
-    ["infom", "dino_rebrac"]
-    + [
-        pytest.param(agent, marks=pytest.mark.slow)
-        for agent in ("iql", "rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp")
-    ],
+    few(("infom", "dino_rebrac", "iql", "rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp"), "dino_rebrac"),
 )
 def test_images_reach_the_modules_that_the_agent_states(agent):
     few = {"flow_steps": 2, "flow_goals": 2} if agent == "infom" else {}

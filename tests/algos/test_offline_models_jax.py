@@ -26,7 +26,8 @@ from offline_judge_jax import judge, judge_sum
 from crossfade.algos.offline.learner_jax import make_optimizer, update
 from crossfade.algos.offline.losses_jax import terms
 
-pytestmark = pytest.mark.usefixtures("x64")
+# In the default run the torch half is held to its formulas, and the JAX half to the torch half.
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow]
 
 
 def cloned(p, s, b):
