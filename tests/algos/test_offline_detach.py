@@ -36,6 +36,8 @@ CASES = {
     "td, sampled": ("agent=td_infonce", "const_std=false"),
 }
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+BOTH = ["torch", "jax"]
+IN_DEFAULT = [name for name in CASES if "encoded" not in name]
 
 
 def stated(words):
