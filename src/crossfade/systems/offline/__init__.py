@@ -1,6 +1,6 @@
 """Offline reinforcement learning: nine agents that pre-train without rewards and fine-tune with them, from data."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="offline",
@@ -41,6 +41,11 @@ RECORD = System(
         Measure("train/loss", "loss"),
     ),
     score="eval/success",
+    verbs={
+        "describe": Item(
+            "an agent's modules, shapes, parameters and terms", "crossfade.systems.offline.verbs.describe:Describe"
+        ),
+    },
     # Both phases, the latent that is inferred between them, targets that are reset, two full updates.
     tiny=(
         "agent=hilp",

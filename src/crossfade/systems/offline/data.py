@@ -48,7 +48,7 @@ def _load(config: OfflineDataConfig) -> Data:
             f"{shapes[0]}."
         )
     observation = observation_shape(after, config)
-    _check(config, observation)
+    check_readable(config, observation)
     statistics = both_statistics(before, after, config)
     learning: dict[Phase, Source] = {}
     validation: dict[Phase, Source] = {}
@@ -90,7 +90,7 @@ def _maze(config: OfflineDataConfig) -> Dataset:
     )
 
 
-def _check(config: OfflineDataConfig, observation: Shape) -> None:
+def check_readable(config: OfflineDataConfig, observation: Shape) -> None:
     """Refuses agents and encoders that cannot read such observations."""
     image = len(observation) == 3
     if image and config.encoding in (None, "mlp"):
