@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -34,6 +35,12 @@ PUBLISHED = {
 BATCH = 3
 
 
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Without checks of types, which take most of the time where many specifications are made."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
 def settings(agent, **fields):
     """A small agent of this name."""
     own = load_attribute(AGENTS[agent])()
@@ -43,7 +50,7 @@ def settings(agent, **fields):
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_parameter_counts_are_the_published_ones(agent, capsys):
+def test_parameter_counts_are_the_published_ones(agent, unchecked, capsys):
     words = ["encoder=mlp"] if agent == "dino_rebrac" else []
     assert (
         main(["describe", "offline", f"agent={agent}", *words, "obs=24", "act=6", "--preset", "published", "--json"])
@@ -102,7 +109,7 @@ def test_shapes_are_those_of_a_forward_pass(agent, encoder):
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_changes_are_named_where_revisions_differ_and_only_there(agent):
+def test_changes_are_named_where_revisions_differ_and_only_there(agent, unchecked):
     told = lambda spec: describe(settings(agent, spec=spec), (7,), 2)._replace(spec="")
     old, new = told("r2025-06"), told("r2026-05")
     if agent not in CHANGES:
@@ -112,15 +119,14 @@ def test_changes_are_named_where_revisions_differ_and_only_there(agent):
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_every_fault_that_changes_shapes_or_data_concerns_the_agent(agent):
-    config = settings(agent)
-    named = concerning(agent)
+def test_every_fault_that_changes_shapes_or_data_concerns_the_agent(agent, unchecked):
+    config, named = settings(agent), concerning(agent)
+    base = describe(config, (7,), 2)._replace(faults={})
     assert ("foreign_next_actions" in named) == config.agent.next_actions
     assert ("geometric_offset" in named) == (config.agent.value_goals is not None)
     for quirk in QUIRKS:
-        mended = settings(agent, corrected=(quirk,))
-        changed = [describe(c, (7,), 2)._replace(faults={}) for c in (config, mended)]
-        assert changed[0] == changed[1] or quirk in named
+        mended = describe(settings(agent, corrected=(quirk,)), (7,), 2)._replace(faults={})
+        assert mended == base or quirk in named
     assert list(describe(config, (7,), 2).faults) == list(named)
     assert not describe(settings(agent, faithful=False), (7,), 2).faults[named[0]]
 
@@ -131,7 +137,7 @@ def test_the_faults_are_all_there():
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_the_text_names_every_module_and_term(agent, capsys):
+def test_the_text_names_every_module_and_term(agent, unchecked, capsys):
     words = ["encoder=mlp"] if agent == "dino_rebrac" else []
     assert main(["describe", "offline", f"agent={agent}", *words, "obs=7", "act=2"]) == 0
     text, config = capsys.readouterr().out, settings(agent)

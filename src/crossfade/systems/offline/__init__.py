@@ -40,6 +40,7 @@ RECORD = System(
         Measure("eval/random", "random"),
         Measure("train/loss", "loss"),
     ),
+    formats="crossfade.systems.offline.published.formats:FORMATS",
     score="eval/success",
     verbs={
         "describe": Item(

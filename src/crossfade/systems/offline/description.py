@@ -177,10 +177,11 @@ def lines(found: Description) -> list[str]:
 
 
 def _row(name: str, module: Module, sizes: Sizes) -> ModuleRow:
-    count = lambda names: sum(math.prod(module.laws[n][1]) for n in names)
+    shapes = {parameter: shape for parameter, (_, shape) in module.laws.items()}
+    count = lambda names: sum(math.prod(shapes[n]) for n in names)
     members = getattr(module, "members", 1)
     kind = type(module).__name__ + (f" x {members}" if members > 1 else "")
-    return ModuleRow(name, kind, _reads(module, sizes), _gives(module), count(module.laws), count(constants(module)))
+    return ModuleRow(name, kind, _reads(module, sizes), _gives(module), count(shapes), count(constants(module)))
 
 
 def _reads(module: Module, sizes: Sizes) -> Shapes:
