@@ -8,6 +8,8 @@ RECORD = System(
     config="crossfade.systems.offline.config:OfflineDataConfig",
     torch="crossfade.systems.offline.system_torch:System",
     jax="crossfade.systems.offline.system_jax:System",
+    pictures="crossfade.systems.offline.pictures:pictures",
+    summary="crossfade.systems.offline.summary:summary",
     effort="crossfade.systems.offline.evaluation:OfflineEffort",
     presets={
         # A minute's climb: small networks on a small maze.
@@ -45,6 +47,10 @@ RECORD = System(
     verbs={
         "describe": Item(
             "an agent's modules, shapes, parameters and terms", "crossfade.systems.offline.verbs.describe:Describe"
+        ),
+        "generate": Item(
+            "data of OGBench's environments, collected on the spot",
+            "crossfade.systems.offline.verbs.generate:Generate",
         ),
     },
     # Both phases, the latent that is inferred between them, targets that are reset, two full updates.

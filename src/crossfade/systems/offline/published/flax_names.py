@@ -84,7 +84,9 @@ def to_theirs(path: str, array: np.ndarray) -> np.ndarray:
 
 def axes(path: str) -> tuple[int, ...]:
     """How many axes an array of this path may have; kernels of ensembles have one more than 2."""
-    return (4,) if _is_convolution(path) else (2, 3) if path.endswith("/kernel") else (0, 1, 2)
+    if not path.endswith("/kernel"):
+        return 1, 2
+    return (4,) if _is_convolution(path) else (2, 3)
 
 
 def _is_convolution(path: str) -> bool:
