@@ -12,6 +12,8 @@ RECORD = System(
         "IQL on the maze's data: networks, losses, updates; `twin:offline` takes words for the other agents",
         "crossfade.systems.offline.twin:offline",
     ),
+    pictures="crossfade.systems.offline.pictures:pictures",
+    summary="crossfade.systems.offline.summary:summary",
     effort="crossfade.systems.offline.evaluation:OfflineEffort",
     presets={
         # A minute's climb: small networks on a small maze.
@@ -44,7 +46,17 @@ RECORD = System(
         Measure("eval/random", "random"),
         Measure("train/loss", "loss"),
     ),
+    formats="crossfade.systems.offline.published.formats:FORMATS",
     score="eval/success",
+    verbs={
+        "describe": Item(
+            "an agent's modules, shapes, parameters and terms", "crossfade.systems.offline.verbs.describe:Describe"
+        ),
+        "generate": Item(
+            "data of OGBench's environments, collected on the spot",
+            "crossfade.systems.offline.verbs.generate:Generate",
+        ),
+    },
     # Both phases, the latent that is inferred between them, targets that are reset, two full updates.
     tiny=(
         "agent=hilp",

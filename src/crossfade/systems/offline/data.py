@@ -48,7 +48,7 @@ def _load(config: OfflineDataConfig) -> Data:
             f"{shapes[0]}."
         )
     observation = observation_shape(after, config)
-    _check(config, observation)
+    check_readable(config, observation)
     statistics = both_statistics(before, after, config)
     learning: dict[Phase, Source] = {}
     validation: dict[Phase, Source] = {}
@@ -57,13 +57,12 @@ def _load(config: OfflineDataConfig) -> Data:
         learning[phase] = make_source(learn, own, phase, config)
         if held is not None:
             validation[phase] = make_source(held, own, phase, config)
-    return Data(
-        learning,
-        validation,
-        statistics=statistics[1],
-        observation=observation,
-        action=after.actions.shape[1],
-    )
+    found = Data(learning, validation, statistics[1], observation, after.actions.shape[1])
+    if config.gym is not None:
+        from .gymnasium_evaluation import make
+
+        make(config, found).close()  # refused now rather than when training has come to its first evaluation
+    return found
 
 
 def _read(path: str | None, config: OfflineDataConfig) -> Dataset:
@@ -90,7 +89,7 @@ def _maze(config: OfflineDataConfig) -> Dataset:
     )
 
 
-def _check(config: OfflineDataConfig, observation: Shape) -> None:
+def check_readable(config: OfflineDataConfig, observation: Shape) -> None:
     """Refuses agents and encoders that cannot read such observations."""
     image = len(observation) == 3
     if image and config.encoding in (None, "mlp"):
