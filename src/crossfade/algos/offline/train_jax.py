@@ -6,7 +6,7 @@ from importlib import import_module
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from .agent import Sizes
 from .batch import Batch, Phase
@@ -20,7 +20,7 @@ from .memory import Memory, split_noise
 from .networks_jax import Modules
 from .terms_jax import Info
 
-Trained = tuple[Modules, PyTree, Memory, Info]
+Trained = tuple[Modules, PyTree, Memory, dict[str, Float[Array, " n"]]]
 
 
 @partial(

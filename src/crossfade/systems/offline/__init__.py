@@ -1,6 +1,6 @@
 """Offline reinforcement learning: nine agents that pre-train without rewards and fine-tune with them, from data."""
 
-from ...registry import Measure, System
+from ...registry import Item, Measure, System
 
 RECORD = System(
     name="offline",
@@ -8,6 +8,8 @@ RECORD = System(
     config="crossfade.systems.offline.config:OfflineDataConfig",
     torch="crossfade.systems.offline.system_torch:System",
     jax="crossfade.systems.offline.system_jax:System",
+    bench=Item("updates per second of every agent, beside the public code's", "crossfade.systems.offline.bench:main"),
+    population="crossfade.systems.offline.population_jax:Population",
     effort="crossfade.systems.offline.evaluation:OfflineEffort",
     presets={
         # A minute's climb: small networks on a small maze.
