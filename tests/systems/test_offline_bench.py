@@ -169,12 +169,11 @@ def turns(step: float) -> dict:
     return {"rounds": rounds, "compile_s": 1.0, "load": 0.5, **contest.figures(rounds)}
 
 
-@pytest.mark.parametrize(("full", "broken"), [(1e-2, 0), (1.2e-2, 1), (1.6e-2, 2), (2.1e-2, 3)])
+@pytest.mark.parametrize(("full", "broken"), [(1e-2, 0), (1.2e-2, 1), (1.6e-2, 2), (2.1e-2, 4)])
 def test_promises_at_one_setting_of_each_kind(full, broken, capsys):
     speed = {TORCH: 1.7e-2, POLICY: 2e-2, FULL: full, NUMPY: 1e-3, DEVICE: 1e-4}
     names = RELABELLING, named("infom", SMALL, "finetuning"), named("infom", LARGE, "pretraining")
     found = {name: {of: turns(speed.get(of, 1e-1)) for of in SETTINGS[name]} for name in names}
-    found[names[2]][FULL] = turns(min(full, 1.5e-2))
     rows = contest.judge([promise for promise in PROMISES if promise.setting in names], found)
     assert len(rows) == 5
     record = {"session": {"cores": 2, "versions": {}}, "peak_flops": {"torch": 1e11, "jax": 1e11}}

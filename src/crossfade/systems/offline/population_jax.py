@@ -106,7 +106,7 @@ class Population:
             policy, memory = self._of(i)
             finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(policy))
             found.append(dict(system.evaluate(policy, None, memory).metrics) if finite else {})
-        names = dict.fromkeys(name for figures in found for name in figures)
+        names = dict.fromkeys(name for figures in found for name in figures) or ("eval/success",)
         return {name.removeprefix("eval/"): np.array([f.get(name, np.nan) for f in found]) for name in names}
 
     def _infer(self) -> None:
