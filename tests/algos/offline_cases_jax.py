@@ -42,13 +42,20 @@ def policy_of(config: OfflineConfig, observation: tuple[int, ...] = (OBSERVATION
     return make_policy(specs_of(config, observation), parameters_of(config, observation, seed), config.dtype)
 
 
-def batch_of(config: OfflineConfig, phase: Phase, *, full: bool = True, seed: int = 1) -> Batch:
+def batch_of(
+    config: OfflineConfig,
+    phase: Phase,
+    *,
+    full: bool = True,
+    seed: int = 1,
+    observation: tuple[int, ...] = (OBSERVATION,),
+) -> Batch:
     """Random numbers in every field that an agent of this config may read, in NumPy."""
     rng = np.random.default_rng(seed)
     rows = lambda *shape: rng.normal(size=(BATCH, *shape))
     inside = lambda: rng.uniform(-0.9, 0.9, size=(BATCH, ACTION))
     noise = {}
-    for name, (kind, shape) in config.agent.draws(config.sizes((OBSERVATION,), ACTION), phase).items():
+    for name, (kind, shape) in config.agent.draws(config.sizes(observation, ACTION), phase).items():
         kinds = {"normal": rng.normal, "uniform": rng.uniform}
         noise[name] = rng.permutation(*shape) if kind == "permutation" else kinds[kind](size=shape)
     batch = Batch(rows(OBSERVATION), inside(), rows(OBSERVATION), rows(), np.array([1.0, 0.0, 1.0, 1.0]), inside())

@@ -46,8 +46,10 @@ def arrays(policy: torch.nn.Module) -> Arrays:
     return {name: tensor.detach().numpy().copy() for name, tensor in policy.state_dict().items()}
 
 
-def transitions(chosen: OfflineConfig, full: bool | None = None, seed: int = 0) -> Batch:
-    """A batch of NumPy arrays with all that the agent asks for; `full` None is pre-training."""
+def transitions(
+    chosen: OfflineConfig, full: bool | None = None, seed: int = 0, shape: tuple[int, ...] = (OBSERVATION,)
+) -> Batch:
+    """A batch of NumPy arrays with all that the agent asks for; `full` None is pre-training, `shape` sizes noise."""
     rng, agent = np.random.default_rng(seed), chosen.agent
     normal = lambda *shape: rng.normal(size=shape)
     drawn = {
@@ -56,7 +58,8 @@ def transitions(chosen: OfflineConfig, full: bool | None = None, seed: int = 0) 
         "permutation": lambda shape: rng.permutation(shape[0]),
     }
     phase = "pretraining" if full is None else "finetuning"
-    found = Batch(
+    draws = agent.draws(chosen.sizes(shape, ACTION), phase)
+    return Batch(
         normal(BATCH, OBSERVATION),
         rng.uniform(-0.9, 0.9, (BATCH, ACTION)),
         normal(BATCH, OBSERVATION),
@@ -67,12 +70,11 @@ def transitions(chosen: OfflineConfig, full: bool | None = None, seed: int = 0) 
         actor_goals=normal(BATCH, OBSERVATION),
         relabeled_rewards=np.array([-1.0, -1.0, 0.0, -1.0]),
         relabeled_masks=np.array([1.0, 1.0, 0.0, 1.0]),
-        noise={name: drawn[draw.kind](draw.shape) for name, draw in agent.draws(sizes(chosen), phase).items()},
+        noise={name: drawn[draw.kind](draw.shape) for name, draw in draws.items()},
         latent=normal(LATENT),
         bounds=np.stack([-0.8 - rng.random(OBSERVATION), 0.8 + rng.random(OBSERVATION)]),
         full=full,
     )
-    return found
 
 
 def tensors(batch: Batch) -> Batch:

@@ -217,3 +217,19 @@ def test_gradients_are_slopes_and_reach_the_target_network_only_if_attached(atta
             assert found.any(), key
         else:
             assert not found.any(), key
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_one_row_of_many_fractions_leaves_out_units_that_are_zero(noisy, x64):
+    """Rows of which 0 to 5 units of 5 are above zero: few are cut out, of many all are used."""
+    config = small(noisy=noisy)
+    network = policy_of(config).models[0].local
+    own, counts = named(network), set()
+    rng = np.random.default_rng(4)
+    for shift in np.linspace(-6, 6, 13):
+        x = 2 * rng.normal(size=(1, sizes_of(config).inputs)) + shift * np.sign(own["head1.weight"].sum(0))
+        counts.add(int((own["head1.weight"] @ x[0] + own["head1.bias"] > 0).sum()))
+        fractions = rng.random((1, 64))
+        found = jax.jit(values)(network, jnp.asarray(x), jnp.asarray(fractions))
+        np.testing.assert_allclose(found, forward(own, x, fractions, None).mean(1), rtol=1e-12, atol=1e-13)
+    assert min(counts) <= 3 < max(counts)

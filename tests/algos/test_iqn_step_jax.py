@@ -103,11 +103,16 @@ AXES = {
     "vmap": {"agent_axis": "vmap"},
     "unroll": {"agent_axis": "unroll"},
     "shard 2": {"agent_axis": "shard", "devices": 2},
-    "shard 4": {"devices": 4},
+    "shard 4": {"agent_axis": "shard", "devices": 4},
+    "batches 2": {"devices": 2},
+    "batches 4, vmap": {"agent_axis": "vmap", "devices": 4},
 }
 
-PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2")]
-PAIRS += [pytest.param("groups", axis, marks=pytest.mark.slow) for axis in ("vmap", "shard 4")]
+PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2", "batches 2")]
+PAIRS += [
+    pytest.param(*pair, marks=pytest.mark.slow)
+    for pair in (("groups", "vmap"), ("groups", "shard 4"), ("groups", "batches 4, vmap"), ("shared", "batches 2"))
+]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -222,7 +227,9 @@ def test_the_axis_of_agents_goes_with_the_devices():
     with pytest.raises(UsageError, match="agent_axis: expected shard with several devices only"):
         small(agent_axis="shard")
     for axis in ("vmap", "map", "unroll"):
-        assert small(agent_axis=axis).axis == axis
-        assert small(agent_axis=axis, devices=2).axis == "shard"
-    assert small(agent_axis="shard", devices=2).axis == "shard"
+        assert not small(agent_axis=axis).shares_batches
+        assert small(agent_axis=axis, devices=2).shares_batches
+        with pytest.raises(UsageError, match="devices: expected a divisor of batch_size = 4, got 3"):
+            small(agent_axis=axis, devices=3)
+    assert not small(agent_axis="shard", devices=3).shares_batches
     assert "agent_axis" in Config.bookkeeping

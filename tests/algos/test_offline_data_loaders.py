@@ -284,7 +284,8 @@ def episode(n=4, seed=0, **changed):
 
 
 def test_episodes_of_exorl(tmp_path):
-    one, two = episode(), episode(3, 1, discount=np.array([1, 0, 1.0]))
+    one = episode(discount=np.array([[1], [1], [0.5], [1]]))  # half a mask ends nothing
+    two = episode(3, 1, discount=np.array([1, 0, 1.0]))
     save(tmp_path / "episode_000001_3.npz", **two)
     save(tmp_path / "episode_000000_4.npz", **one)
     (tmp_path / "README.txt").write_text("x")
@@ -294,7 +295,7 @@ def test_episodes_of_exorl(tmp_path):
     assert found.next_observations.tolist() == both("observation", slice(1, None))
     assert found.actions.tolist() == both("action", slice(1, None))
     assert found.rewards.tolist() == [1, 2, 3, 1, 2]
-    assert found.masks.tolist() == [1, 1, 1, 0, 1]
+    assert found.masks.tolist() == [1, 0.5, 1, 0, 1]
     assert found.last.tolist() == [2, 2, 2, 3, 4]
     assert load(tmp_path / "episode_000000_4.npz").steps == 3
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from offline_torch_cases import (
     LATENT,
     Arrays,
@@ -156,3 +157,30 @@ def test_flow_between_codes(spec):
     assert told["future"].item() == pytest.approx(future, rel=1e-12)
     value = ((v(p, "reward", s) - b.rewards) ** 2).mean()
     assert_told(infom.reward_loss(policy, tensors(b), chosen), value, {})
+
+
+def test_intentions_learn_from_the_present_and_from_kl_only():
+    chosen = config(agent(kl_weight=0.3))
+    policy, b = made(chosen), tensors(transitions(chosen))
+    value, told = infom.flow_loss(policy, b, chosen)
+    learning = list(policy["intention_encoder"].parameters())
+    got = torch.autograd.grad(value, learning, retain_graph=True)
+    expected = torch.autograd.grad(0.1 * told["current"] + 0.3 * told["kl"], learning)
+    for gradient, wanted in zip(got, expected, strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-14)
+
+
+def test_codes_learn_where_the_flow_is_and_not_from_what_it_is_given():
+    chosen = config(agent(), encoder="mlp")
+    policy, b = made(chosen), tensors(transitions(chosen))
+    t, e = b.noise["time"], b.noise["current"]
+    mu, log_sigma = policy["intention_encoder"](b.next_observations, b.next_actions)
+    z = mu + log_sigma.exp() * b.noise["latent"]
+    code = policy["critic_vf_encoder"](b.observations)
+    s = code.detach()
+    velocity = policy["critic_vf"](t[:, None] * code + (1 - t[:, None]) * e, t, s, b.actions, z)
+    learning = list(policy["critic_vf_encoder"].parameters())
+    expected = torch.autograd.grad(0.1 * (s - e - velocity).square().mean(), learning)
+    got = torch.autograd.grad(infom.flow_loss(policy, b, chosen)[0], learning)
+    for gradient, wanted in zip(got, expected, strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-14)

@@ -130,8 +130,8 @@ def test_bilinear_values_of_all_pairs(value_exp):
     np.testing.assert_allclose(
         module(*on(S, goals, A)), np.exp(expected) if value_exp else expected, rtol=1e-12, atol=1e-13
     )
-    np.testing.assert_allclose(module.encode_states(*on(S, A)), phi, rtol=1e-12)
-    np.testing.assert_allclose(module.encode_goals(*on(goals)), psi, rtol=1e-12)
+    np.testing.assert_allclose(module.encode_states(*on(S, A)), phi, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(module.encode_goals(*on(goals)), psi, rtol=1e-12, atol=1e-13)
 
 
 def test_metric_values_and_their_floor():
@@ -158,7 +158,7 @@ def test_intentions_and_vector_fields():
 
 def test_an_array_by_itself():
     module, p = made(modules.Param((3,)))
-    assert module().tolist() == p["x.value"].tolist()
+    assert module().tolist() == p["x.array"].tolist()
 
 
 def test_parameters_that_do_not_fit_are_named():

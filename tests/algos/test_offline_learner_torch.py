@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from offline_torch_cases import LATENT, arrays, config, made, sizes, tensors, transitions
+from offline_torch_cases import ACTION, LATENT, arrays, config, made, sizes, tensors, transitions
 from torch.func import functional_call, grad
 
 from crossfade.algos.offline import learner_torch as learner
 from crossfade.algos.offline.agent import Agent
+from crossfade.algos.offline.batch import Batch
+from crossfade.algos.offline.config import OfflineConfig
 from crossfade.algos.offline.crl_infonce.params import CRLInfoNCE
 from crossfade.algos.offline.dino_rebrac.params import DINOReBRAC
 from crossfade.algos.offline.fb_repr.params import FBRepr
@@ -20,13 +22,15 @@ from crossfade.algos.offline.infom.params import InFOM
 from crossfade.algos.offline.iql.params import IQL
 from crossfade.algos.offline.losses_torch import loss, terms
 from crossfade.algos.offline.mbpo_rebrac.params import MBPOReBRAC
-from crossfade.algos.offline.parameters import online_names, optimizer_records
+from crossfade.algos.offline.networks_torch import make_policy
+from crossfade.algos.offline.parameters import draw_parameters, online_names, optimizer_records
 from crossfade.algos.offline.pure_update_torch import pure_update
 from crossfade.algos.offline.rebrac.params import ReBRAC
 from crossfade.algos.offline.td_infonce.params import TDInfoNCE
 from crossfade.algos.offline.terms_torch import aggregate, frozen, q_loss
 from crossfade.bridge.optimizers_torch import read_torch
 from crossfade.optim import functional_torch
+from crossfade.random.random_numpy import key
 
 AGENTS = {
     "iql": IQL(),
@@ -72,8 +76,12 @@ def test_what_is_left_out_is_told_as_0_under_the_same_names(agent):
 
 @each_agent
 @each_phase
-def test_a_term_teaches_the_modules_that_it_may(agent, full):
-    chosen = config(agent)
+@pytest.mark.parametrize("spec", ["r2025-06", "r2026-05"])
+@pytest.mark.parametrize("encoder", [None, "mlp"])
+def test_a_term_teaches_the_modules_that_it_may(agent, full, spec, encoder):
+    if agent.needs_encoder and encoder is None:
+        pytest.skip("this agent has no business without an encoder")
+    chosen = config(agent, spec=spec, encoder=encoder)
     policy, batch = made(chosen).requires_grad_(True), tensors(transitions(chosen, full))
     named = dict(policy.named_parameters())
     reached = agent.reached(chosen.spec, chosen.encoding is not None)[batch.phase]
@@ -141,6 +149,35 @@ def test_targets_follow_the_modules_of_before_the_update(agent, full):
             assert not np.allclose(after[name], before[name])
 
 
+@pytest.mark.parametrize(
+    "agent", [a for a in AGENTS.values() if a.images], ids=[n for n, a in AGENTS.items() if a.images]
+)
+def test_agents_learn_from_images(agent):
+    """Bytes go through encoders of their own, and every module that a phase teaches moves."""
+    chosen = config(agent, encoder="impala_debug", batch_size=2)
+    shape = (8, 8, 3)
+    specs = agent.modules(chosen.sizes(shape, ACTION))
+    policy = make_policy(specs, draw_parameters(agent, chosen.sizes(shape, ACTION), key(1), "float64"), "float64")
+    optimizer = learner.make_optimizer(policy, chosen)
+    for full in (None, True):
+        before = arrays(policy)
+        learner.update(policy, optimizer, tensors(images(chosen, shape, full)), chosen)
+        after = arrays(policy)
+        phase = "pretraining" if full is None else "finetuning"
+        taught = {name for names in agent.reached(chosen.spec, True)[phase].values() for name in names}
+        moved = {name.split(".")[0] for name in before if (before[name] != after[name]).any()}
+        assert taught <= moved and all(np.isfinite(array).all() for array in after.values())
+
+
+def images(chosen: OfflineConfig, shape: tuple[int, int, int], full: bool | None) -> Batch:
+    """A batch whose observations and goals are images of bytes."""
+    rng, plain = np.random.default_rng(4), transitions(chosen, full, shape=shape)
+    bytes_ = lambda *front: rng.integers(0, 256, (*front, *shape), dtype=np.uint8)
+    names = ("observations", "next_observations", "value_goals", "actor_goals")
+    rows = {name: part[:2] for name, part in plain._asdict().items() if isinstance(part, np.ndarray) and len(part) == 4}
+    return plain._replace(**rows)._replace(**{name: bytes_(2) for name in names}, views=bytes_(2, 2))
+
+
 def test_follow_moves_nothing_when_it_is_not_its_turn():
     chosen = config(ReBRAC())
     policy = made(chosen)
@@ -182,7 +219,7 @@ def test_the_pure_step_compiles_each_kind_of_update_once():
     assert len(compiled) == 3 and moments.step.item() == 6 and set(moments.slots) == set(record.trained)
 
 
-def compiles_whole(agent: Agent, full: bool | None, **settings) -> None:
+def compiles_whole(agent: Agent, full: bool | None, settings: dict) -> None:
     chosen = config(agent, **settings)
     policy, batch = made(chosen), tensors(transitions(chosen, full))
     moments = functional_torch.init(read_torch(learner.make_optimizer(policy, chosen), policy))
@@ -193,10 +230,20 @@ def compiles_whole(agent: Agent, full: bool | None, **settings) -> None:
         np.testing.assert_allclose((got | told)[name].numpy(), tensor.numpy(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("agent, full", [("IQL(actor_loss='ddpgbc')", True), ("ReBRAC()", False)])
-def test_the_pure_step_is_traced_whole(agent, full):
+TRACED = [
+    ("iql-ddpgbc", True, {}),
+    pytest.param("rebrac", False, {}, marks=pytest.mark.slow),
+    pytest.param("crl_infonce", True, dict(encoder="mlp"), marks=pytest.mark.slow),
+    pytest.param("infom", True, {}, marks=pytest.mark.slow),
+    pytest.param("hilp", None, {}, marks=pytest.mark.slow),
+    pytest.param("dino_rebrac", None, dict(corrected=("constant_center",)), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("name, full, settings", TRACED)
+def test_the_pure_step_is_traced_whole(name, full, settings):
     """In a process of its own: torch.compile cannot trace the run-time checks of shapes that this suite runs with."""
-    code = f"from test_offline_learner_torch import *; compiles_whole({agent}, {full})"
+    code = f"from test_offline_learner_torch import *; compiles_whole(AGENTS[{name!r}], {full}, {settings})"
     ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
 

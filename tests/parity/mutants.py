@@ -7,6 +7,8 @@ from functools import partial
 import mutants_iqn
 import mutants_losses
 import mutants_nets
+import mutants_offline
+import mutants_offline_data
 import mutants_updates
 import mutants_worlds
 
@@ -28,6 +30,8 @@ FAMILIES = (
     | mutants_updates.FAMILIES
     | mutants_worlds.FAMILIES
     | mutants_iqn.FAMILIES
+    | mutants_offline.FAMILIES
+    | mutants_offline_data.FAMILIES
 )
 
 CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
@@ -40,5 +44,5 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
     for bug, (level, _) in bugs.items()
 ]
 
-SLOW = mutants_iqn.SLOW
+SLOW = mutants_iqn.SLOW | mutants_offline.SLOW | mutants_offline_data.SLOW
 """Names of clean twins and bugs that are left out of the default run."""

@@ -42,7 +42,8 @@ class IQNConfig(RunConfig):
     """The number of each agent's model, with parameters=groups."""
     agent_axis: Literal["vmap", "map", "unroll", "shard"] = "map"
     """How the models are trained side by side; equal but for rounding: all in one batched program, one after the other
-    in a compiled loop, or one after the other unrolled. With several `devices` they are spread over them, shard."""
+    in a compiled loop, or one after the other unrolled. Several `devices` share every batch, each doing so with its
+    part; or, with shard, they share the models."""
     memory: Count = 1024
     """Rows of the replay of each agent in each game."""
     batch_size: Count = 64
@@ -118,6 +119,11 @@ class IQNConfig(RunConfig):
             )
         if self.agent_axis == "shard" and self.devices == 1:
             raise UsageError("agent_axis: expected shard with several devices only, got shard with devices=1.")
+        if self.shares_batches and self.batch_size % self.devices:
+            raise UsageError(
+                f"devices: expected a divisor of batch_size = {self.batch_size}, got {self.devices}. Change either, or "
+                f"share the models instead: agent_axis=shard."
+            )
         if len(set(self.each("lr"))) > 1 and self.n_models < self.agents:
             raise UsageError("lr: expected one value where agents share models, got several.")
         for risk, level in zip(self.each("risk"), self.each("risk_level"), strict=True):
@@ -130,9 +136,9 @@ class IQNConfig(RunConfig):
         return 1
 
     @property
-    def axis(self) -> Literal["vmap", "map", "unroll", "shard"]:
-        """How the models are trained side by side: over the devices if there are several, else as `agent_axis` says."""
-        return "shard" if self.devices > 1 else self.agent_axis
+    def shares_batches(self) -> bool:
+        """Whether each of several devices learns from its part of every batch, not by its part of the models."""
+        return self.devices > 1 and self.agent_axis != "shard"
 
     @property
     def model_of(self) -> tuple[int, ...]:

@@ -1,6 +1,5 @@
 """The networks of IQN (Dabney et al. 2018), in JAX; architecture.py says what they compute. Twin: networks_torch.py."""
 
-import math
 from collections.abc import Mapping
 
 import equinox as eqx
@@ -9,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...nn.layers_jax import RowsLinear, filled, linear
+from ...nn.cosine_jax import cos_pi
+from ...nn.layers_jax import RowsLinear, filled, linear, linear_of_rows
 from ...nn.noisy_jax import IndependentNoisyLinear
 from .architecture import Architecture
 from .config import IQNConfig
 
 Linear = RowsLinear | IndependentNoisyLinear
+_MANY = 64
+"""Fractions of one row, from which on leaving out units is worth its while."""
 
 
 class Network(eqx.Module):
@@ -48,13 +50,36 @@ class Network(eqx.Module):
     ) -> Float[Array, "batch n actions"]:
         numbers = _numbers([self.ff_1, self.advantage, self.value], noise)
         h = jax.nn.relu(_one_row(self.head1, x) if len(x) == 1 else self.head1(x))
-        c = jax.nn.relu(self.cos_embedding(_cosines(fractions, self.cos_embedding.weight)))
-        z = jax.nn.relu(self.ff_1(jnp.broadcast_to(h[:, None], c.shape) * c, *numbers[0]))
+        cosines = _cosines(fractions, self.cos_embedding.weight)
+        if len(x) == 1 and noise is None and fractions.shape[1] >= _MANY:
+            z = jax.nn.relu(self._of_one_row(h, cosines))
+        else:
+            c = jax.nn.relu(self.cos_embedding(cosines))
+            z = jax.nn.relu(self.ff_1(jnp.broadcast_to(h[:, None], c.shape) * c, *numbers[0]))
         advantage = self.advantage(z, *numbers[1])
         if self.value is None:
             return advantage
         rest = self.value(z, *numbers[2]) - advantage.mean(-1, keepdims=True)
         return advantage + jnp.broadcast_to(rest, advantage.shape)
+
+    def _of_one_row(
+        self, h: Float[Array, "1 hidden"], cosines: Float[Array, "1 n cosines"]
+    ) -> Float[Array, "1 n hidden"]:
+        """ff_1 (h * c) of one row, without noise. Where h is 0, as about half of it is, c takes no part."""
+        few = h.shape[1] * 3 // 5
+        strongest, units = jax.lax.top_k(h[0], few)
+        embedding, offset, weight = self.cos_embedding.weight, self.cos_embedding.bias, self.ff_1.weight
+        assert offset is not None
+
+        def product(h: Array, embedding: Array, offset: Array, weight: Array) -> Float[Array, "1 n hidden"]:
+            c = jax.nn.relu(linear_of_rows(cosines, embedding, offset))
+            return linear_of_rows(jnp.broadcast_to(h, c.shape) * c, weight, self.ff_1.bias)
+
+        return jax.lax.cond(
+            (h > 0).sum() <= few,
+            lambda: product(strongest, embedding[units], offset[units], weight[:, units]),
+            lambda: product(h[0], embedding, offset, weight),
+        )
 
 
 class Model(eqx.Module):
@@ -89,7 +114,7 @@ def _cosines(
     tau = fractions.astype(weight.dtype)[..., None]
     i = jnp.arange(1, weight.shape[1] + 1, dtype=tau.dtype)
     shape = *fractions.shape, len(i)
-    return jnp.cos(jnp.broadcast_to(math.pi * i, shape) * jnp.broadcast_to(tau, shape))
+    return cos_pi(jnp.broadcast_to(i, shape) * jnp.broadcast_to(tau, shape))
 
 
 def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[tuple[Array, ...]]:

@@ -74,14 +74,15 @@ def update_stacked(stacked: Stacked, batch: Batch, config: IQNConfig) -> tuple[S
     local, target = stacked.models.local, stacked.models.target
     target = jax.tree.map(lambda a, b: jnp.where(batch.copy, a, b), local, target)
     stacked = stacked._replace(models=Model(local, target))
-    learn = lambda stacked: _learn(stacked, batch.transitions, config)
+    learn = lambda stacked: _learn(stacked, _part(batch.transitions, config), config)
     nothing = {key: jnp.zeros((), config.dtype) for key in TOLD}
     return jax.lax.cond(batch.ready, learn, lambda stacked: (stacked, nothing), stacked)
 
 
 def _learn(stacked: Stacked, transitions: Transitions, config: IQNConfig) -> tuple[Stacked, Info]:
     lr = jnp.array(rates(config), config.dtype)
-    if config.model_of == tuple(range(config.agents)):
+    separate = config.model_of == tuple(range(config.agents))
+    if separate and not config.shares_batches:
 
         def both(given: tuple[Stacked, Transitions, Array]) -> tuple[Stacked, Info]:
             own, transitions, rate = given
@@ -101,11 +102,26 @@ def _learn(stacked: Stacked, transitions: Transitions, config: IQNConfig) -> tup
             return jnp.stack([column[own].mean(0) for own in members])
 
         found = _each(member, (jnp.array(config.model_of), transitions), config)
-        gradients, infos = jax.tree.map(mean, found)
+        gradients, infos = _mean_over_parts(found if separate else jax.tree.map(mean, found), config)
         step = lambda own, gradient, rate: _step(own, gradient, rate, config)
         stacked = jax.vmap(step)(stacked, gradients, lr)
     info = {key: column.mean() for key, column in infos.items()}
     return stacked, info | {"learned": jnp.ones((), config.dtype)}
+
+
+def _part(transitions: Transitions, config: IQNConfig) -> Transitions:
+    """This device's part of every agent's transitions; the noise is that of all of them."""
+    if not config.shares_batches:
+        return transitions
+    own = sharing.part(transitions._replace(fractions=None, noise=None), config.devices, 1)
+    return own._replace(fractions=sharing.part(transitions.fractions, config.devices, 2), noise=transitions.noise)
+
+
+def _mean_over_parts(tree: PyTree, config: IQNConfig) -> PyTree:
+    """The mean over the devices, each of which has the mean over its part of a batch."""
+    if not config.shares_batches:
+        return tree
+    return jax.tree.map(lambda x: x / config.devices, sharing.total_of_large(tree, config.devices))
 
 
 def _gradient(model: Model, transitions: Transitions, config: IQNConfig) -> tuple[Network, Info]:
@@ -127,11 +143,11 @@ def _each(function: Callable[[Any], Any], xs: PyTree, config: IQNConfig) -> Any:
     """The function of every row of `xs`, stacked."""
     n = len(jax.tree.leaves(xs)[0])
     rows = lambda at: jax.tree.map(lambda x: x[at], xs)
-    if config.axis == "vmap":
+    if config.agent_axis == "vmap":
         return jax.vmap(function)(xs)
-    if config.axis == "unroll":
+    if config.agent_axis == "unroll":
         return jax.tree.map(lambda *found: jnp.stack(found), *(function(rows(i)) for i in range(n)))
-    if config.axis == "map":
+    if config.agent_axis == "map":
         return jax.lax.map(function, xs)
     padded = -(-n // config.devices) * config.devices
     own = sharing.part(jnp.arange(padded) % n, config.devices)

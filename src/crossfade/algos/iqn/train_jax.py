@@ -10,16 +10,18 @@ from ...envs.game import Game
 from ...optim import sharing_jax as sharing
 from ...optim.sharing_jax import EVERYWHERE
 from . import replay_jax
-from .acting_jax import greedy
+from .acting_jax import values
 from .architecture import Architecture
 from .batch import Batch, Episode, Noise, Replay
 from .config import IQNConfig
 from .losses_jax import Info
 from .networks_jax import Network, Policy
 from .noise_jax import draw
-from .rollout_jax import Act, play, returns
+from .rollout_jax import Act, Agent, play, returns
 from .stacked_jax import Stacked, stack, unstack, update_stacked
 
+LEAST = 64
+"""Rows of a forward pass on each device, from which on the devices share the fractions that agents act by."""
 Trained = tuple[Policy, dict[str, PyTree], Replay, dict[str, Float[Array, " n"]]]
 
 
@@ -75,9 +77,15 @@ def actor(local: Network, config: IQNConfig) -> Act:
     # A branch for each model: to cut its parameters out of the stack for every action takes longer than the action.
     networks = [jax.tree.map(lambda array, k=k: array[k], local) for k in range(config.n_models)]
     model_of = jnp.array(config.model_of, jnp.int32)
-    return lambda agent, stack, fractions: jax.lax.switch(
-        model_of[agent], [partial(greedy, network) for network in networks], stack, fractions
-    )
+    shared = config.worlds * config.acting_quantiles >= LEAST * config.devices
+    devices = config.devices if shared and config.acting_quantiles % config.devices == 0 else 1
+
+    def act(agent: Agent, stack: Array, fractions: Array) -> Array:
+        given = stack, sharing.part(fractions, devices, 1)
+        found = jax.lax.switch(model_of[agent], [partial(values, network) for network in networks], *given)
+        return jnp.argmax(sharing.mean(found, devices), -1).astype(jnp.int32)
+
+    return act
 
 
 def batch_of(replay: Replay, noise: Noise, copy: Bool[Array, ""], game: Game, config: IQNConfig) -> Batch:

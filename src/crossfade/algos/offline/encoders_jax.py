@@ -9,7 +9,7 @@ from . import modules
 from .networks_jax import MLP, _LayerNorm
 
 Images = Shaped[Array, "batch height width channels"]
-Maps = Float[Array, "batch height width channels"]
+Maps = Float[Array, "batch _ _ _"]
 
 
 class MLPEncoder(eqx.Module):
@@ -25,7 +25,7 @@ class MLPEncoder(eqx.Module):
 
 
 class Impala(eqx.Module):
-    """Stacks of convolutions; modules.py has the formula."""
+    """Images of bytes through stacks of convolutions (Espeholt et al. 2018); modules.py has the layers."""
 
     stacks: tuple["_Stack", ...]
     norm: _LayerNorm | None
@@ -47,7 +47,7 @@ class Impala(eqx.Module):
 
 
 class ResNet34(eqx.Module):
-    """A residual network with group norms; modules.py has the formula."""
+    """Images of bytes through a residual network of 34 layers (He et al. 2016); modules.py has the layers."""
 
     stem: "_Conv"
     stem_norm: "_GroupNorm"

@@ -33,13 +33,16 @@ class MLP(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "... outputs"]:
-        xs = [x] * self.spec.members
-        for i, layer in enumerate(self.layers):
-            xs = layer(xs)
+        return self._behind_first(self.layers[0]([x] * self.spec.members))
+
+    def _behind_first(self, xs: Sequence[Tensor]) -> Float[Tensor, "... outputs"]:
+        """The output, given what the first layer makes for each member."""
+        for i in range(len(self.layers)):
+            xs = self.layers[i](xs) if i > 0 else xs
             if i < len(self.layers) - 1 or self.spec.activate_final:
                 xs = [F.gelu(x, approximate="tanh") for x in xs]
                 xs = self.norms[i](xs) if self.spec.layer_norm else xs
-        return xs[0] if self.spec.members == 1 else torch.stack(xs)
+        return xs[0] if self.spec.members == 1 else torch.stack(list(xs))
 
 
 class Value(nn.Module):

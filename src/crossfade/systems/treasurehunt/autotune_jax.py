@@ -23,15 +23,15 @@ AXES = ("map", "unroll", "vmap")
 def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, float]]:
     """Milliseconds of an update of all models, median, least and most over the rounds, and seconds of compiling.
 
-    The ways take turns in every round. With `devices` above 1 the models are also spread over them, as `shard`.
+    The ways take turns in every round. With `devices` above 1 these also share the batches, as `batches`, and the
+    models, as `shard`.
     """
     sharing.mesh(config.devices)  # first of all: JAX makes its devices once
     ways: dict[str, Callable[[], Any]] = {}
     found: dict[str, dict[str, float]] = {}
-    for axis in (*AXES, *(["shard"] if config.devices > 1 else [])):
-        devices = config.devices if axis == "shard" else 1
+    for axis, words in settings(config.devices).items():
         began = time.perf_counter()
-        ways[axis] = _way(replace(config, mode="jax_full", agent_axis=axis, devices=devices))
+        ways[axis] = _way(replace(config, mode="jax_full", **words))
         ways[axis]()
         found[axis] = {"compile_s": time.perf_counter() - began}
     times: dict[str, list[float]] = {axis: [] for axis in ways}
@@ -43,6 +43,13 @@ def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, 
     for axis, each in times.items():
         found[axis] |= {"ms": float(np.median(each)), "least_ms": min(each), "most_ms": max(each)}
     return found
+
+
+def settings(devices: int) -> dict[str, dict[str, Any]]:
+    """The settings of every way."""
+    alone = {axis: {"agent_axis": axis, "devices": 1} for axis in AXES}
+    shared = {"batches": "map", "shard": "shard"} if devices > 1 else {}
+    return alone | {way: {"agent_axis": axis, "devices": devices} for way, axis in shared.items()}
 
 
 def _way(config: TreasurehuntConfig) -> Callable[[], Any]:

@@ -1,8 +1,8 @@
 """`crossfade bench treasurehunt`: the world alone, greedy acting, whole epochs, gradient steps; what the promises say.
 
 Every contender is a process of its own (bench_worker.py), with all of the machine's cores and, where that may be
-faster, once with a single one; jax_full also with its models shared among the cores (devices=). Those of a setting take
-turns. A promise is about the fastest way of a contender, and is held against the fastest way of the other.
+faster, once with a single one; jax_full also with every batch shared among the cores (devices=). Those of a setting
+take turns. A promise is about the fastest way of a contender, and is held against the fastest way of the other.
 
 World alone: an episode of 50 turns with its beginning, random actions drawn ahead, agents one after the other; all
 numbers of every observation go into a sum. A turn is one of all five agents on one map. *Objects as published* show the
@@ -27,6 +27,7 @@ and once more for that of its input, which the layers that read the data (I H an
 An epoch is one such step of every agent, and a forward pass, B = 1, for every action that is not random.
 """
 
+import math
 from typing import Any
 
 from ...bench import contest
@@ -49,7 +50,7 @@ FAITHFUL = "whole epoch, faithful: batch 256, 256 acting fractions, epsilon 0.5"
 SMALL = "whole epoch, 12 acting fractions, batch 64, epsilon 0.5"
 AXIS, AXIS_256 = (f"gradient step of five models, batch {n}, by agent_axis" for n in (64, 256))
 UNITS = {WORLD: "turns", GREEDY: "turns", GREEDY_256: "turns", FAITHFUL: "epochs", SMALL: "epochs"}
-DEVICES = min(CORES, 5)  # at most one for each model
+DEVICES = math.gcd(CORES, 64)  # each takes its part of a batch
 Contenders = dict[str, dict[str, Any]]
 
 
@@ -62,9 +63,9 @@ def _greedy(fractions: int) -> Contenders:
 
 
 def _epochs(*words: str) -> Contenders:
-    """All modes; jax_full makes several epochs in a compiled call, as in a run, which makes 10."""
+    """All modes; jax_full makes as many epochs in a compiled call as in a run."""
     request = lambda mode, *own: {"kind": "epochs", "words": [f"mode={mode}", *FIXED, *words, *own]}
-    several = lambda *own: {**request(FULL, *own), "epochs": 2}
+    several = lambda *own: {**request(FULL, *own), "epochs": 10}
     found = both(TORCH, request(TORCH)) | both(PURE, request(PURE))
     found |= {name: {**request(name), "cores": CORES} for name in (MINIMAL, POLICY)}
     found |= both(FULL, several())
@@ -73,7 +74,9 @@ def _epochs(*words: str) -> Contenders:
 
 def _axes(*words: str) -> Contenders:
     ways = {axis: (f"agent_axis={axis}",) for axis in ("vmap", "map", "unroll")}
-    ways |= {"shard" + SHARED: (f"devices={DEVICES}",)} if DEVICES > 1 else {}
+    if DEVICES > 1:
+        ways |= {"batches" + SHARED: (f"devices={DEVICES}",)}
+        ways |= {"shard" + SHARED: (f"devices={DEVICES}", "agent_axis=shard")}
     return {name: {"kind": "learning", "words": [*words, *own], "cores": CORES} for name, own in ways.items()}
 
 

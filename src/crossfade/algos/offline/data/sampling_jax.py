@@ -1,12 +1,10 @@
 """Batches from a source and the random numbers of an update, in JAX. Twin: sampling_numpy.py, equal bit for bit.
 
-For use inside a compiled loop, with the source on the device.
-
-Rows and batches stand behind barriers: without, XLA would compute a row anew for each number that is read from it.
+For use inside a compiled loop, with the source on the device. Draw the rows and goals of many updates first and scan
+over them: drawn in the same iteration, a row is computed anew for each number that is read from it, at twice the time.
 """
 
 import jax.numpy as jnp
-from jax.lax import optimization_barrier
 from jaxtyping import Array, Int32, Shaped
 
 from ..agent import Goals
@@ -20,7 +18,7 @@ Rows = Int32[Array, " batch"]
 
 def sample(source: Source, choice: Choice, config: OfflineConfig) -> Batch:
     """The batch of an update. Whether it is a full one, the latent and what a model imagines are for others to add."""
-    agent, rows = config.agent, optimization_barrier(chosen(source, choice.rows))
+    agent, rows = config.agent, chosen(source, choice.rows)
     batch = transitions(source, rows, config)
     if agent.value_goals is not None:
         goals = goal_rows(source, rows, choice.value_goals, agent.value_goals, config)
@@ -33,7 +31,7 @@ def sample(source: Source, choice: Choice, config: OfflineConfig) -> Batch:
     if agent.actor_goals is not None:
         goals = goal_rows(source, rows, choice.actor_goals, agent.actor_goals, config)
         batch = batch._replace(actor_goals=observations(source, goals, config))
-    batch = optimization_barrier(_augmented(batch, choice, config))
+    batch = _augmented(batch, choice, config)
     return batch._replace(noise=choice.noise, bounds=source.bounds if agent.bounded else None)
 
 
@@ -98,7 +96,7 @@ def goal_rows(source: Source, rows: Rows, numbers: GoalNumbers, goals: Goals, co
         ahead = last - jnp.round(span * numbers.offset).astype(jnp.int32)
     from_trajectory = numbers.trajectory < jnp.float32(trajectory_probability(goals))
     goal = jnp.where(from_trajectory, ahead, chosen(source, numbers.random))
-    return optimization_barrier(jnp.where(numbers.current < jnp.float32(goals.current), rows, goal))
+    return jnp.where(numbers.current < jnp.float32(goals.current), rows, goal)
 
 
 def cropped(
@@ -137,7 +135,7 @@ def _frame(source: Source, rows: Rows, ago: int) -> Shaped[Array, "batch ..."]:
 
 def _search(table: Shaped[Array, " n"], numbers: Shaped[Array, " batch"]) -> Rows:
     """How many entries are at most as large as each number."""
-    return jnp.searchsorted(table, numbers, side="right", method="scan_unrolled").astype(jnp.int32)
+    return jnp.searchsorted(table, numbers, side="right", method="scan").astype(jnp.int32)
 
 
 def _take(x: Shaped[Array, "n ..."], rows: Int32[Array, "*batch"]) -> Shaped[Array, "..."]:

@@ -1,12 +1,15 @@
 """InFOM's terms, in torch; params.py has the maths. Twin: agent_jax.py."""
 
+from typing import cast
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..batch import Batch
 from ..config import OfflineConfig
-from ..networks_torch import Modules, Observations
+from ..networks_torch import Modules, Observations, VectorField
 from ..terms_torch import Info, Scalar, aggregate, clone_loss, expectile_loss, frozen, policy_action, q_loss
 
 
@@ -31,7 +34,8 @@ def flow_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Sc
     kl = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).mean()
 
     t, start, later_start = noise["time"][:, None], noise["current"], noise["current" if old else "future"]
-    states, target = _codes(modules, "critic_vf_encoder", batch.observations), modules["target_critic_vf"]
+    states = _codes(modules, "critic_vf_encoder", batch.observations)
+    target = cast(VectorField, modules["target_critic_vf"])
     with torch.no_grad():
         given = _codes(modules, "target_critic_vf_encoder", batch.next_observations), batch.next_actions, z.detach()
         later = t * _euler(target, later_start, *given, batch, config) + (1 - t) * later_start
@@ -69,9 +73,8 @@ def critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[
             mean, log_std = modules["intention_encoder"](batch.next_observations, batch.next_actions)
             z = mean + log_std.exp() * z
         states = _codes(modules, "critic_vf_encoder", batch.observations)
-        each = lambda part: part.expand(agent.flow_goals, *part.shape[-2:])
-        given = each(states), each(batch.actions), each(z)
-        goals = _euler(modules["critic_vf"], batch.noise["goals"], *given, batch, config)
+        field = cast(VectorField, modules["critic_vf"])
+        goals = _euler(field, batch.noise["goals"], states, batch.actions, z, batch, config)
         y = modules["reward"](goals).mean(0) / (1 - config.gamma)
     q = modules["critic"](batch.observations, batch.actions)
     return expectile_loss(y - q, y - q, agent.expectile).mean(), {"q": q.mean()}
@@ -92,19 +95,24 @@ def _codes(modules: Modules, coder: str, observations: Observations) -> Float[Te
 
 
 def _euler(
-    field: nn.Module,
+    field: VectorField,
     x: Float[Tensor, "*n code"],
-    states: Float[Tensor, "*n code"],
-    actions: Float[Tensor, "*n action"],
-    latents: Float[Tensor, "*n d"],
+    states: Float[Tensor, "batch code"],
+    actions: Float[Tensor, "batch action"],
+    latents: Float[Tensor, "*m d"],
     batch: Batch,
     config: OfflineConfig,
 ) -> Float[Tensor, "*n code"]:
-    """The flow from x at time 0 to time 1. Bounds are those of observations: codes have none."""
-    steps = config.agent.flow_steps
+    """The flow from x at time 0 to time 1. Bounds are those of observations: codes have none.
+
+    The first layer is linear: what it makes of states, actions and latents is the same at all times, and computed once.
+    """
+    net, steps = field.vector_field_net, config.agent.flow_steps
+    sizes = x.shape[-1], 1, states.shape[-1] + actions.shape[-1], latents.shape[-1]
+    of_x, of_time, of_pairs, of_latents = net.layers[0].weight.split(sizes, 1)
+    given = F.linear(torch.cat((states, actions), -1), of_pairs, net.layers[0].bias) + F.linear(latents, of_latents)
     clipped = config.agent.clip_flow_goals and config.encoding is None
     for i in range(steps):
-        t = torch.full(x.shape[:-1], i / steps, dtype=x.dtype, device=x.device)
-        x = x + field(x, t, states, actions, latents) / steps
+        x = x + net._behind_first([F.linear(x, of_x) + (given + i / steps * of_time[:, 0])]) / steps
         x = x.clamp(batch.bounds[0] + 1e-5, batch.bounds[1] - 1e-5) if clipped else x
     return x

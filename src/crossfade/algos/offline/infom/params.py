@@ -38,7 +38,7 @@ class InFOM(Agent):
     L_k(u, x) = |k - 1{u < 0}| x^2. pi(s) is the mode, or a sample unless `const_std`, clipped to [-1, 1]; [] is
     detached; lambda is 1, or the constant 1 / mean |q| with `normalize_q_loss`. Images: the field lives in the space of
     an encoder's codes, `critic_vf_encoder`, which learns from x alone; s stands for its code in v and R, s' for that of
-    its target; conditions and targets of the field are detached from it.
+    its target; conditions and targets of the field are detached from it. Codes have no bounds: nothing is clipped.
 
     Revision r2025-06: KL = -mean (1 + log sigma - mu^2 - sigma) / 2; the field and the critic have layer norms; e' is
     e; each goal g has a z of its own.

@@ -26,7 +26,7 @@ class Tune(Common):
 
     def run(self) -> int:
         from .. import RECORD
-        from ..autotune_jax import measure
+        from ..autotune_jax import measure, settings
 
         system, words = read_system(self.words)
         if system.name != RECORD.name:
@@ -35,13 +35,13 @@ class Tune(Common):
         with status("timing", self):
             found = measure(config, self.rounds)
         best = min(found, key=lambda axis: found[axis]["ms"])
-        word = f"devices={config.devices}" if best == "shard" else f"agent_axis={best}"
+        words = " ".join(f"{name}={value}" for name, value in settings(config.devices)[best].items() if value != 1)
         if self.json:
-            print_json({"ways": found, "best": best, "word": word})
+            print_json({"ways": found, "best": best, "words": words})
             return 0
         print("way     ms per update (least to most)   compile s")
         for axis, row in sorted(found.items(), key=lambda item: item[1]["ms"]):
             spread = f"{row['ms']:.1f} ({row['least_ms']:.1f} to {row['most_ms']:.1f})"
             print(f"{axis:<8}{spread:<32}{row['compile_s']:.1f}")
-        print(f"fastest here: {word}")
+        print(f"fastest here: {words}")
         return 0
