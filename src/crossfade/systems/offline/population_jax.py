@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ...algos.offline import train_jax
 from ...algos.offline.agent import Agent, Sizes
-from ...algos.offline.batch import Phase
+from ...algos.offline.batch import PHASES, Phase
 from ...algos.offline.config import OfflineConfig
 from ...algos.offline.data.source import Source
 from ...algos.offline.learner_jax import make_optimizer, reset_targets
@@ -161,17 +161,16 @@ def train(
 
 def _offsets(systems: Sequence[System]) -> dict[Phase, int]:
     """The greatest number of offsets that a member's goals can have, by phase."""
-    tables = [{phase: len(source.geometric) for phase, source in system.data.learning.items()} for system in systems]
-    return {phase: max(lengths[phase] for lengths in tables) for phase in tables[0]}
+    return {phase: max(len(system.data.learning[phase].geometric) for system in systems) for phase in PHASES}
 
 
 def _member(system: System, offsets: Mapping[Phase, int]) -> Members:
     """One run at its start."""
     config, policy = system.config, system.make_policy(system.parameters())
     traced = lambda of, names: {name: jnp.asarray(getattr(of, name), config.dtype) for name in names}
-    tables = {phase: system.data.learning[phase].geometric for phase in offsets}
+    tables = system.data.learning
     # No number is as large as 1: what is added counts for nothing.
-    padded = {phase: jnp.pad(t, (0, offsets[phase] - len(t)), constant_values=1) for phase, t in tables.items()}
+    padded = lambda table, n: jnp.pad(table, (0, n - len(table)), constant_values=1)
     return Members(
         policy,
         make_optimizer(policy, config).init(policy),
@@ -179,7 +178,7 @@ def _member(system: System, offsets: Mapping[Phase, int]) -> Members:
         jax.random.wrap_key_data(jnp.asarray(system.key)),
         traced(config, TRACED),
         traced(config.agent, _own(config.agent)),
-        padded,
+        {phase: padded(tables[phase].geometric, offsets[phase]) for phase in PHASES},
     )
 
 
