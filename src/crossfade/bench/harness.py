@@ -76,6 +76,11 @@ def median_ratio(slow: Sequence[Mapping[str, float]], fast: Sequence[Mapping[str
     return statistics.median(one[figure] / other[figure] for one, other in zip(slow, fast, strict=True))
 
 
+def best_ratio(slow: Sequence[Mapping[str, float]], fast: Sequence[Mapping[str, float]], figure: str) -> float:
+    """The largest ratio within a round."""
+    return max(one[figure] / other[figure] for one, other in zip(slow, fast, strict=True))
+
+
 def wide_console() -> "Console":
     """A console whose tables stay whole in a pipe, which has 80 columns otherwise."""
     from rich.console import Console

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def record(
         curves = {key: _curve(history["rows"], f"{i}/{key}") for key in _labels(system)}
         curves = {key: curve for key, curve in curves.items() if curve["step"]}
         last = {key: curve["value"][-1] for key, curve in curves.items()}
-        members.append({"settings": {key: getattr(config, key) for key in over}, "last": last, "curves": curves})
+        members.append({"settings": {key: attrgetter(key)(config) for key in over}, "last": last, "curves": curves})
     return {
         "system": system.name,
         "over": {key: list(values) for key, values in over.items()},

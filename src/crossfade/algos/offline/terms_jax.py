@@ -13,6 +13,8 @@ from .distribution_jax import Normal
 Module = TypeVar("Module")
 Scalar = Float[Array, ""]
 Info = dict[str, Scalar]
+Number = float | Scalar
+"""A setting: of a population, each member has its own."""
 
 
 def frozen(module: Module) -> Module:
@@ -21,7 +23,7 @@ def frozen(module: Module) -> Module:
 
 
 def expectile_loss(
-    advantage: Float[Array, "*n"], difference: Float[Array, "*n"], expectile: float
+    advantage: Float[Array, "*n"], difference: Float[Array, "*n"], expectile: Number
 ) -> Float[Array, "*n"]:
     """|k - 1{advantage < 0}| difference^2, element by element (Newey and Powell 1987)."""
     return jnp.where(advantage < 0, 1 - expectile, expectile) * jnp.square(difference)
@@ -53,7 +55,7 @@ def on_sphere(vectors: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
     return math.sqrt(vectors.shape[-1]) * vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def iql_value_loss(q: Float[Array, " batch"], v: Float[Array, " batch"], expectile: float) -> Scalar:
+def iql_value_loss(q: Float[Array, " batch"], v: Float[Array, " batch"], expectile: Number) -> Scalar:
     """mean L_k(q - v, q - v); q is a constant."""
     difference = stop_gradient(q) - v
     return expectile_loss(difference, difference, expectile).mean()
@@ -64,7 +66,7 @@ def iql_critic_loss(q: Float[Array, "members batch"], target: Float[Array, " bat
     return jnp.square(q - stop_gradient(jnp.broadcast_to(target, q.shape))).sum(0).mean()
 
 
-def awr_loss(advantage: Float[Array, " batch"], log_prob: Float[Array, " batch"], alpha: float) -> Scalar:
+def awr_loss(advantage: Float[Array, " batch"], log_prob: Float[Array, " batch"], alpha: Number) -> Scalar:
     """-mean min(exp(alpha advantage), 100) log_prob; the advantage is a constant."""
     weight = jnp.minimum(jnp.exp(alpha * stop_gradient(advantage)), 100.0)
     return -(weight * log_prob).mean()

@@ -8,6 +8,8 @@ RECORD = System(
     config="crossfade.systems.offline.config:OfflineDataConfig",
     torch="crossfade.systems.offline.system_torch:System",
     jax="crossfade.systems.offline.system_jax:System",
+    bench=Item("updates per second of every agent, beside the public code's", "crossfade.systems.offline.bench:main"),
+    population="crossfade.systems.offline.population_jax:Population",
     twin=Item(
         "IQL on the maze's data: networks, losses, updates; `twin:offline` takes words for the other agents",
         "crossfade.systems.offline.twin:offline",

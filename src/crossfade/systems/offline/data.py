@@ -11,7 +11,7 @@ import numpy as np
 
 from ...algos.offline.batch import PHASES, Phase
 from ...algos.offline.data.dataset import Dataset, from_transitions, split
-from ...algos.offline.data.source import Source, make_source, observation_shape
+from ...algos.offline.data.source import Source, discounted, make_source, observation_shape
 from ...algos.offline.data.statistics import Statistics, both_statistics
 from ...envs.maze import data as maze
 from ...errors import UsageError
@@ -32,9 +32,21 @@ class Data(NamedTuple):
 
 
 def load(config: OfflineDataConfig) -> Data:
-    """The data of a config."""
-    neutral = replace(config, seed=0, mode="torch", steps=max(config.pretrain, 1), eval_episodes=1)
-    return _load(neutral)
+    """The data of a config. Configs that differ in how they learn have the same arrays, but for offsets of goals."""
+    neutral = replace(
+        config,
+        seed=0,
+        mode="torch",
+        steps=max(config.pretrain, 1),
+        eval_episodes=1,
+        lr=OfflineDataConfig.lr,
+        tau=OfflineDataConfig.tau,
+        gamma=OfflineDataConfig.gamma,
+        agent=type(config.agent)(),
+    )
+    data = _load(neutral)
+    own = lambda sources: {phase: discounted(source, config.gamma) for phase, source in sources.items()}
+    return data._replace(learning=own(data.learning), validation=own(data.validation))
 
 
 @lru_cache(maxsize=4)

@@ -140,7 +140,8 @@ class System:
         """The policy without noise in its world, and its losses on data that it has not learned from."""
         latent = None
         if self.config.agent.infers_latent:
-            latent = buffer.latent if buffer is not None and buffer.inferred else self.infer_latent(policy)
+            known = buffer.latent if buffer is not None and buffer.inferred else self.infer_latent(policy)
+            latent = np.asarray(known)
         act = lambda seen: np.asarray(self._act(policy, seen, latent))
         return evaluation.evaluate(self.config, self.data, act, lambda: self._validate(policy, latent), effort)
 

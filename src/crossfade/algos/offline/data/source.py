@@ -43,8 +43,13 @@ def make_source(data: Dataset, statistics: Statistics, phase: Phase, config: Off
         masks=data.masks.astype(config.dtype),
         next_observations=read(data.next_observations),
     )
-    longest = int((data.last - data.first).max()) + 1
-    return Source(ready, geometric(config.gamma, longest), None if image else _bounds(ready, config.frame_stack))
+    return discounted(Source(ready, None, None if image else _bounds(ready, config.frame_stack)), config.gamma)
+
+
+def discounted(source: Source, gamma: float) -> Source:
+    """The same data with the offsets of goals that belong to a discount."""
+    longest = int((source.data.last - source.data.first).max()) + 1
+    return source._replace(geometric=geometric(gamma, longest))
 
 
 def observation_shape(data: Dataset, config: OfflineConfig) -> Shape:
