@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from ...algos.offline.config import AGENTS, OfflineConfig
 from ...envs.maze.params import MazeParams
 from ...errors import UsageError
-from ...ranges import Count, Fraction, Natural, Positive, Range, Seed
+from ...ranges import Count, Finite, Fraction, Natural, Positive, Range, Seed
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class OfflineDataConfig(OfflineConfig):
     """Steps of each."""
     data_seed: Seed = 0
     """Seed of the embedded data."""
+    reward_shift: Finite = 0.0
+    """Added to every reward; with 1 the maze's rewards, -1 and 0, become 0 and 1."""
     validation: Annotated[float, Range(least=0, below=1)] = 0.05
     """Share of the trajectories, the last ones, that are only for validation losses."""
     gym: str | None = None

@@ -78,8 +78,11 @@ def _load(config: OfflineDataConfig) -> Data:
 
 
 def _read(path: str | None, config: OfflineDataConfig) -> Dataset:
-    if path is None:
-        return _maze(config)
+    data = _maze(config) if path is None else _from_files(path)
+    return data if data.rewards is None else data._replace(rewards=data.rewards + np.float32(config.reward_shift))
+
+
+def _from_files(path: str) -> Dataset:
     from ...algos.offline.data.loaders import load as load_files
 
     return load_files(path)

@@ -1,0 +1,97 @@
+"""What each offline agent learns in the embedded maze: success before and after fine-tuning, several seeds.
+
+    python benchmarks/offline_learning.py --json benchmarks/results/offline_learning.json
+    python benchmarks/offline_learning.py --agents iql rebrac --mode torch
+
+Every agent is trained by its preset, `maze_iql` and so on, and all are judged by the same episodes. `before` is the
+policy at the end of pre-training, which has seen no reward: of fb_repr and hilp the one at the latent that they infer
+(zero-shot), of the others behavioural cloning. `cloning` is IQL that clones to its end. In mode jax_full the seeds are
+trained side by side in one program, in other modes one after the other.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossfade.algos.offline.config import AGENTS
+from crossfade.config import apply
+from crossfade.run.files import write_json
+from crossfade.run.settings import MODES, Mode
+from crossfade.systems.offline import RECORD
+from crossfade.systems.offline.config import OfflineDataConfig
+from crossfade.trainers.making import make_trainer
+
+CLONING = "cloning"
+HEAD = "| agent | before, % | after, % | of each seed | steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|"
+Evaluated = tuple[int, list[float], list[float]]
+"""The update, and of each seed success and steps."""
+
+
+def config_of(agent: str, words: list[str]) -> OfflineDataConfig:
+    """The preset of an agent."""
+    preset = RECORD.presets[f"maze_{'iql' if agent == CLONING else agent}"]
+    config = apply(apply(OfflineDataConfig(), preset), words)
+    return replace(config, pretrain=config.steps) if agent == CLONING else config
+
+
+def learn(config: OfflineDataConfig, seeds: int) -> Iterator[Evaluated]:
+    """Trains with several seeds, and says how they do whenever they are evaluated."""
+    configs = [replace(config, seed=seed) for seed in range(seeds)]
+    marks = sorted({*range(0, config.steps, config.eval_every), *config.breaks, config.steps})
+    if config.mode == "jax_full":
+        from crossfade.systems.offline.population_jax import Population
+
+        population = Population(configs)
+        for first, last in pairwise(marks):
+            population.run(first, last - first)
+            found = population.evaluate()
+            yield last, found["success"].tolist(), found["length"].tolist()
+        return
+    trainers = [make_trainer(RECORD, own) for own in configs]
+    for first, last in pairwise(marks):
+        for trainer in trainers:
+            trainer.run(first, last - first)
+        found = [trainer.evaluate().metrics for trainer in trainers]
+        yield last, [m["eval/success"] for m in found], [m["eval/length"] for m in found]
+
+
+def row(agent: str, found: dict[str, Any]) -> str:
+    """A line of the table."""
+    before = next((success for update, success, _ in found["curve"] if update == found["pretrain"]), None)
+    update, after, steps = found["curve"][-1]
+    percent = lambda numbers: ", ".join(f"{100 * x:.0f}" for x in numbers)
+    return (
+        f"| {agent} | {'' if before is None or agent == CLONING else percent([np.mean(before)])} "
+        f"| {percent([np.mean(after)])} | {percent(after)} | {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", nargs="+", default=[CLONING, *AGENTS], choices=[CLONING, *AGENTS])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--mode", default="jax_full", choices=MODES)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("words", nargs="*", help="settings, as steps=1000")
+    asked = parser.parse_args()
+    mode: Mode = asked.mode
+    told: dict[str, Any] = {}
+    print(HEAD)
+    for agent in asked.agents:
+        config, began = replace(config_of(agent, asked.words), mode=mode), time.perf_counter()
+        curve = list(learn(config, asked.seeds))
+        told[agent] = {"mode": mode, "pretrain": config.pretrain, "curve": curve}
+        told[agent]["seconds"] = round(time.perf_counter() - began, 1)
+        print(row(agent, told[agent]), flush=True)
+        if asked.json:
+            write_json(asked.json, told)
+
+
+if __name__ == "__main__":
+    main()
