@@ -6,7 +6,7 @@
 Every agent is trained by its preset, `maze_iql` and so on, and all are judged by the same episodes. `before` is the
 policy at the end of pre-training, which has seen no reward: of fb_repr and hilp the one at the latent that they infer
 (zero-shot), of the others behavioural cloning. `cloning` is IQL that clones to its end. In mode jax_full the seeds are
-trained side by side in one program, in other modes one after the other.
+trained side by side in one program, where the system has populations, else one after the other.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import numpy as np
 
 from crossfade.algos.offline.config import AGENTS
 from crossfade.config import apply
+from crossfade.loading import load_attribute
 from crossfade.run.files import write_json
 from crossfade.run.settings import MODES, Mode
 from crossfade.systems.offline import RECORD
@@ -28,7 +29,9 @@ from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.trainers.making import make_trainer
 
 CLONING = "cloning"
-HEAD = "| agent | before, % | after, % | of each seed | steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| agent | before, % | after, % | of each seed | steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|"
+)
 Evaluated = tuple[int, list[float], list[float]]
 """The update, and of each seed success and steps."""
 
@@ -44,10 +47,8 @@ def learn(config: OfflineDataConfig, seeds: int) -> Iterator[Evaluated]:
     """Trains with several seeds, and says how they do whenever they are evaluated."""
     configs = [replace(config, seed=seed) for seed in range(seeds)]
     marks = sorted({*range(0, config.steps, config.eval_every), *config.breaks, config.steps})
-    if config.mode == "jax_full":
-        from crossfade.systems.offline.population_jax import Population
-
-        population = Population(configs)
+    if config.mode == "jax_full" and RECORD.population:
+        population = load_attribute(RECORD.population)(configs)
         for first, last in pairwise(marks):
             population.run(first, last - first)
             found = population.evaluate()

@@ -2,6 +2,38 @@
 
 from ...registry import Item, Measure, System
 
+MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor_every=1", "validation=0")
+"""What the presets of the maze have in common; those of the agents come after."""
+LEARNING = {
+    "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
+    "rebrac": ("agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=1000", "steps=5000"),
+    "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.05", "reward_shift=1", "pretrain=2000", "steps=5000"),
+    "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.02", "reward_shift=1", "pretrain=2000", "steps=5000"),
+    "fb_repr": (
+        "agent.latent_dim=32",
+        "agent.alpha_repr=0.02",
+        "agent.alpha_awr=300",
+        "agent.normalize_q_loss=true",
+        "reward_shift=1",
+        "pretrain=3000",
+        "steps=6000",
+    ),
+    "hilp": ("agent.latent_dim=8", "agent.alpha=3", "pretrain=2000", "steps=8000"),
+    "infom": (
+        "agent.latent_dim=16",
+        "agent.flow_goals=4",
+        "agent.flow_steps=5",
+        "agent.normalize_q_loss=true",
+        "agent.alpha=0.01",
+        "reward_shift=1",
+        "pretrain=2000",
+        "steps=6000",
+    ),
+    "dino_rebrac": ("encoder=mlp", "agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=500", "steps=5000"),
+    "mbpo_rebrac": ("agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=1000", "steps=5000"),
+}
+"""Of every agent the settings by which it learns the first task of the maze in a minute or a few."""
+
 RECORD = System(
     name="offline",
     help="nine offline agents: pre-training without rewards, fine-tuning with them",
@@ -39,6 +71,8 @@ RECORD = System(
             "eval_every=50000",
             "checkpoint_every=50000",
         ),
+        # Each agent on the embedded maze, as docs/offline_learning.md has it.
+        **{f"maze_{agent}": (f"agent={agent}", *MAZE, *words, "eval_every=1000") for agent, words in LEARNING.items()},
     },
     headline=(
         Measure("eval/success", "success", "higher"),
