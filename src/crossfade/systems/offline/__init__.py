@@ -6,7 +6,7 @@ MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor
 """What the presets of the maze have in common; those of the agents come after."""
 LEARNING = {
     "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
-    "rebrac": ("agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=1000", "steps=5000"),
+    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
     "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.05", "reward_shift=1", "pretrain=2000", "steps=5000"),
     "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.02", "reward_shift=1", "pretrain=2000", "steps=5000"),
     "fb_repr": (
@@ -29,8 +29,8 @@ LEARNING = {
         "pretrain=2000",
         "steps=6000",
     ),
-    "dino_rebrac": ("encoder=mlp", "agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=500", "steps=5000"),
-    "mbpo_rebrac": ("agent.alpha_actor=0.01", "agent.alpha_critic=0.01", "pretrain=1000", "steps=5000"),
+    "dino_rebrac": ("encoder=mlp", "style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
+    "mbpo_rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
 }
 """Of every agent the settings by which it learns the first task of the maze in a minute or a few."""
 
