@@ -7,16 +7,15 @@ MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor
 LEARNING = {
     "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
     "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
-    "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.05", "reward_shift=1", "pretrain=2000", "steps=5000"),
-    "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.02", "reward_shift=1", "pretrain=2000", "steps=5000"),
+    "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
+    "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "fb_repr": (
         "agent.latent_dim=32",
         "agent.alpha_repr=0.02",
-        "agent.alpha_awr=300",
+        "agent.alpha_awr=10",
         "agent.normalize_q_loss=true",
-        "reward_shift=1",
-        "pretrain=3000",
-        "steps=6000",
+        "pretrain=2000",
+        "steps=7000",
     ),
     "hilp": ("agent.latent_dim=8", "agent.alpha=3", "pretrain=2000", "steps=8000"),
     "infom": (
