@@ -6,7 +6,7 @@ MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor
 """What the presets of the maze have in common; those of the agents come after."""
 LEARNING = {
     "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
-    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
+    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
     "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "fb_repr": (
@@ -14,8 +14,8 @@ LEARNING = {
         "agent.alpha_repr=0.02",
         "agent.alpha_awr=10",
         "agent.normalize_q_loss=true",
-        "pretrain=2000",
-        "steps=7000",
+        "pretrain=1000",
+        "steps=6000",
     ),
     "hilp": ("agent.latent_dim=8", "agent.alpha=3", "pretrain=2000", "steps=8000"),
     "infom": (
@@ -28,8 +28,8 @@ LEARNING = {
         "pretrain=2000",
         "steps=6000",
     ),
-    "dino_rebrac": ("encoder=mlp", "style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
-    "mbpo_rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
+    "dino_rebrac": ("encoder=mlp", "style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
+    "mbpo_rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
 }
 """Of every agent the settings by which it learns the first task of the maze in a minute or a few."""
 
