@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -19,7 +20,7 @@ from crossfade.run import RunDir
 from crossfade.systems.offline import generate, pictures, summary
 from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.systems.offline.data import load
-from crossfade.systems.offline.evaluation import EPISODES
+from crossfade.systems.offline.evaluation import EPISODES, OfflineEffort, evaluate
 from crossfade.systems.offline.gymnasium_evaluation import play
 from crossfade.verbs.configured import read_config
 
@@ -72,10 +73,11 @@ def test_the_headline_tells_both_phases(run):
 
 
 def test_a_run_without_evaluations_has_no_headline(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "train/loss": 1.0}\n')
+    row = {"step": 7, "env_steps": 0, "updates": 7, "wall": 1.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row | {"train/loss": 1.0}) + "\n")
     assert summary.summary(OfflineDataConfig(), {"a": tmp_path}) == []
     assert pictures.pictures(OfflineDataConfig(), {"a": tmp_path}) == []
-    (tmp_path / "metrics.jsonl").write_text('{"step": 7, "eval/finetuning/loss": 2.5}\n')
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(row | {"eval/finetuning/loss": 2.5}) + "\n")
     assert "fine-tuning 2.5 on held-out data after 7 updates" in summary.headline(OfflineDataConfig(), tmp_path)
 
 
@@ -195,6 +197,29 @@ def test_without_gymnasium_it_says_so(file, monkeypatch, capsys, tmp_path):
     words = [f"data={file}", "gym=CartPole-v1", "validation=0.4", "--quiet", "--runs-dir", str(tmp_path)]
     assert main(["train", "offline", *words]) == 2
     assert "crossfade[gymnasium]" in capsys.readouterr().err
+
+
+def test_frames_are_stacked_in_the_maze_and_in_gymnasium(monkeypatch, file):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    monkeypatch.setattr(gymnasium, "make", lambda name: Told())
+    config = OfflineDataConfig(data=str(file), gym="crossfade-test/Told-v0", normalize="none", frame_stack=2)
+    seen = []
+    act = lambda x: (seen.append(x.copy()), np.zeros((len(x), 2)))[1]
+    play(config, load(config), act, 1)
+    np.testing.assert_array_equal(np.concatenate(seen), [[1, 2, 1, 2], [1, 2, 2, 3], [2, 3, 3, 4]])
+    maze = OfflineDataConfig(env=replace(UMAZE, limit=3), episodes=4, length=9, normalize="none", frame_stack=2)
+    seen.clear()
+    moving = lambda x: (seen.append(x.copy()), np.ones((len(x), 2)))[1]
+    evaluate(maze, load(maze), moving, dict, OfflineEffort(episodes=5))
+    assert [x.shape for x in seen] == [(5, 4)] * 3
+    np.testing.assert_array_equal(seen[0][:, :2], seen[0][:, 2:])
+    np.testing.assert_array_equal(seen[2][:, :2], seen[1][:, 2:])
+    assert (seen[1][:, :2] != seen[1][:, 2:]).any()
+
+
+def test_missing_data_are_wrong_usage(tmp_path, capsys):
+    assert main(["train", "offline", f"data={tmp_path / 'none.npz'}", "--quiet", "--runs-dir", str(tmp_path)]) == 2
+    assert "where nothing is" in capsys.readouterr().err
 
 
 # Generated data
