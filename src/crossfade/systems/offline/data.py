@@ -5,6 +5,7 @@ Framework-free. Data are read or made once for all runs of a process that agree 
 
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,8 @@ def _read(path: str | None, config: OfflineDataConfig) -> Dataset:
 def _from_files(path: str) -> Dataset:
     from ...algos.offline.data.loaders import load as load_files
 
+    if not Path(path).exists():
+        raise UsageError(f"data: expected a file or folder of transitions, got {path!r}, where nothing is.")
     return load_files(path)
 
 

@@ -4,6 +4,7 @@ Every policy is judged by the same episodes, whatever its seed. Beside it stand 
 who acts at random.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,7 +64,8 @@ def evaluate(
         figures = _figures(play(config, data, act, episodes))
         return Evaluation({**figures, **losses}, test_set=config.test_set)
     seen = lambda position: data.statistics.apply(position).astype(config.dtype)
-    played = play_maze(config.env, lambda position: act(seen(position)), episodes)
+    stacked = _stacking(config.frame_stack)
+    played = play_maze(config.env, lambda position: act(stacked(seen(position))), episodes)
     scripted = {f"eval/{name}": _baseline(config.env, name, episodes) for name in ("scripted", "random")}
     return Evaluation({**_figures(played), **scripted, **losses}, {"paths": played.paths, "success": played.success})
 
@@ -83,6 +85,17 @@ def play_maze(params: MazeParams, act: Act, episodes: int) -> Played:
         if success.all():
             break
     return Played(success, length, success - length.astype(np.float64), np.stack(paths))
+
+
+def _stacking(frames: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Joins each observation of episodes that begin together to those before it; the first one counts for all."""
+    held: deque[np.ndarray] = deque(maxlen=frames)
+
+    def stacked(seen: np.ndarray) -> np.ndarray:
+        held.extend([seen] * (frames if not held else 1))
+        return np.concatenate(held, -1)
+
+    return stacked
 
 
 @lru_cache(maxsize=16)

@@ -41,9 +41,7 @@ def pictures(config: OfflineDataConfig, runs: dict[str, Path]) -> list[tuple[str
             caption = f"{label}: terms of the loss in training (lines) and on data that are held out (dots)."
             if config.actor_every > 1 and config.agent.when_full:
                 idle = ", ".join(config.agent.when_full)
-                caption += (
-                    f" In training {idle} counts 0 in all but every {config.actor_every}th update of fine-tuning."
-                )
+                caption += f" In training {idle} is 0 in all but every {config.actor_every}th update of fine-tuning."
             found.append((to_svg(losses(config, log, terms)), caption))
     for label, run in list(runs.items())[:CLOSELY]:
         if (ways := _ways(run)) is not None:

@@ -35,10 +35,11 @@ class Structure(NamedTuple):
     def words(self) -> list[str]:
         """The settings of a config that such parameters fit."""
         said = [f"agent={self.name}", f"hidden={','.join(map(str, self.sizes.widths))}"]
-        if hasattr(self.agent, "latent_dim"):
-            said.append(f"agent.latent_dim={self.agent.latent_dim}")
-        if getattr(self.agent, "value_layer_norm", None) is not None:
-            said.append(f"agent.value_layer_norm={str(self.agent.value_layer_norm).lower()}")
+        own = vars(self.agent)
+        if "latent_dim" in own:
+            said.append(f"agent.latent_dim={own['latent_dim']}")
+        if own.get("value_layer_norm") is not None:
+            said.append(f"agent.value_layer_norm={str(own['value_layer_norm']).lower()}")
         if self.sizes.encoder is not None:
             said.append(f"encoder={self.sizes.encoder}")
         if self.sizes.encoder == "mlp":
