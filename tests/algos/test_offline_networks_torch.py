@@ -175,7 +175,7 @@ def test_coder_and_param():
     net, p = made(modules.Coder(modules.MLPEncoder(3, (5, 6))))
     close(net(*tensors(S)), mlp(p, "m.encoder.mlp", S))
     net, p = made(modules.Param((3,)))
-    close(net(), p["m.value"])
+    close(net(), p["m.array"])
 
 
 def test_targets_do_not_learn():
