@@ -1,5 +1,6 @@
 """The offline agents as a twin: every network, losses and gradients, updates of both phases with their one Adam."""
 
+import math
 from functools import cache, partial
 from typing import Any
 
@@ -9,7 +10,7 @@ from ...algos.offline import modules
 from ...algos.offline.batch import Batch
 from ...algos.offline.config import AGENTS
 from ...algos.offline.memory import Memory
-from ...algos.offline.parameters import online_names
+from ...algos.offline.parameters import EPS, online_names
 from ...config import apply
 from ...loading import load_attribute
 from ...parity.twin import Twin
@@ -43,6 +44,8 @@ SMALL_AGENT = {
 """Settings of agents that have them: sizes, and weights that are 0 by default."""
 MOVED = 0.3
 """Scale of the numbers by which parameters differ from those of a start."""
+INPUTS = 16
+"""Layers of more inputs are moved by less: where gelu is all but 0, so is the gradient, and rounding leads Adam."""
 
 
 def offline(*words: str) -> Twin:
@@ -102,7 +105,9 @@ def settings(*words: str) -> OfflineDataConfig:
 def _moved(parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     key = random.key(0)
     normal = lambda i, array: random.normal(random.fold_in(key, i), array.shape, array.dtype.name)
-    return {name: array + MOVED * normal(i, array) for i, (name, array) in enumerate(parameters.items())}
+    inputs = lambda shape: math.prod(shape[1:]) if len(shape) == 4 else shape[-1] if len(shape) > 1 else 1
+    scale = lambda array: np.float32(MOVED * min(1.0, math.sqrt(INPUTS / inputs(array.shape))))
+    return {name: array + scale(array) * normal(i, array) for i, (name, array) in enumerate(parameters.items())}
 
 
 def _forward(system: Any, policy: Any, batch: Batch) -> dict[str, Any]:
@@ -142,8 +147,6 @@ def _output(spec: modules.Module, module: Any, codes: Any, batch: Batch, latents
 def _adam(system: Any, policy: Any, parameters: list[Any]) -> Any:
     """The one Adam. Of what trains in torch it owns all but what cancels."""
     import torch
-
-    from ...algos.offline.parameters import EPS
 
     names = [name for name, parameter in policy.named_parameters() if parameter.requires_grad]
     owned = set(online_names(system.modules))
