@@ -101,7 +101,7 @@ def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> 
 
 def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
     """The whole record; a quick look has three settings and nothing of what torch compiles."""
-    rounds, seconds = (3, 0.2) if quick else (5, 0.4)
+    rounds, seconds = (3, 0.2) if quick else (3, 0.5)
     settings = quick_look() if quick else SETTINGS
     promises = [promise for promise in PROMISES if promise.setting in settings]
     return contest.run(WORKER, settings, promises, rounds, seconds, flops=flops, progress=progress)

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +80,7 @@ class Relabelling:
     """Batches with goals as HILP draws them, without what its networks do with them.
 
     `way`: in NumPy by the streams of both frameworks (`shared`) or by its own generator (`native`), or `compiled`, many
-    batches in a program, all of whose numbers go into a sum.
+    batches in a program, each written where the one before it was.
     """
 
     def __init__(self, way: str, rows: int, batches: int = 1, batch_size: int = 256):
@@ -107,19 +106,19 @@ class Relabelling:
 
         from ...algos.offline.data import draws_jax, sampling_jax
 
-        def one(total: Any, update: Any, there: Any) -> Any:
+        def one(update: Any, there: Any) -> Any:
             key = jax.random.fold_in(jax.random.key(0), update)
             choice = draws_jax.draw(key, there.data.steps, sizes, "finetuning", config)
-            batch = sampling_jax.sample(there, choice, config)
-            return total + sum(part.sum() for part in jax.tree.leaves(batch)), None
+            return sampling_jax.sample(there, choice, config)
 
         @jax.jit
         def program(first: Any, there: Any) -> Any:
             updates = first + jnp.arange(batches, dtype=jnp.int32)
-            return jax.lax.scan(partial(one, there=there), jnp.float32(0), updates)[0]
+            start = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), jax.eval_shape(one, first, there))
+            return jax.lax.scan(lambda _, update: (one(update, there), None), start, updates)[0]
 
         there = jax.device_put(source)
-        return lambda update: program(update, there).block_until_ready()
+        return lambda update: jax.block_until_ready(program(update, there))
 
 
 def draw_natively(key: np.ndarray, steps: int, sizes: Sizes, phase: Phase, config: OfflineConfig) -> Choice:
