@@ -5,7 +5,7 @@ import pytest
 from offline_data_cases import LENGTHS, data, raw
 
 from crossfade.algos.offline.data import checks
-from crossfade.algos.offline.data.dataset import from_rows, from_transitions, head, joined, relabelled, shortened
+from crossfade.algos.offline.data.dataset import from_rows, from_transitions, head, joined, relabelled, shortened, split
 from crossfade.errors import DataError
 
 # Layouts
@@ -254,3 +254,22 @@ def test_more_rows_than_int32_numbers_are_refused(monkeypatch):
         data()
     with pytest.raises(DataError, match="fewer than 10 rows, got 10"):
         joined([data(lengths=(6,)), data(lengths=(6,))])
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_the_last_trajectories_are_split_off(compact):
+    data = three_trajectories(compact)
+    learn, held = split(data, 0.3)
+    assert held is not None and len(np.unique(learn.first)) == 2 and len(np.unique(held.first)) == 1
+    for part in (learn, held):
+        assert part.first.min() == 0 and part.last.max() < len(part.observations) and part.first.dtype == np.int32
+        drawn = np.arange(len(part.first)) if part.drawable is None else part.drawable
+        assert (part.first[drawn] <= drawn).all() and (drawn <= part.last[drawn]).all()
+    assert np.array_equal(np.concatenate([learn.observations, held.observations]), data.observations)
+    assert learn.steps + held.steps == data.steps
+    assert split(data, 0.0) == (data, None)
+
+
+def three_trajectories(compact):
+    ends = np.isin(np.arange(12), (3, 7, 11))
+    return from_rows(np.arange(12, dtype=np.float32)[:, None], np.zeros((12, 1), np.float32), ends, compact=compact)

@@ -199,13 +199,14 @@ def split(data: Dataset, share: float) -> tuple[Dataset, Dataset | None]:
     if held == 0:
         return data, None
     cut = starts[-held]
-    parts = Dataset(*(None if x is None else x[cut:] for x in data[:-1]), None)
-    parts = parts._replace(first=parts.first - cut, last=parts.last - cut)
-    before = Dataset(*(None if x is None else x[:cut] for x in data[:-1]), None)
+    before, after = (
+        Dataset(*(None if x is None else x[part] for x in data)) for part in (slice(cut), slice(cut, None))
+    )
+    after = after._replace(first=after.first - cut, last=after.last - cut)
     if data.drawable is None:
-        return before, parts
+        return before, after
     later = data.drawable >= cut
-    return before._replace(drawable=data.drawable[~later]), parts._replace(drawable=data.drawable[later] - cut)
+    return before._replace(drawable=data.drawable[~later]), after._replace(drawable=data.drawable[later] - cut)
 
 
 def shortened(
