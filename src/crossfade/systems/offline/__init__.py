@@ -52,10 +52,14 @@ RECORD = System(
         # A minute's climb: small networks on a small maze.
         "demo": (
             "env.map=umaze",
-            "episodes=100",
+            "episodes=200",
             "hidden=64,64",
-            "batch_size=128",
-            "pretrain=500",
+            "agent.alpha=3",
+            "gamma=0.97",
+            "lr=2e-3",
+            "tau=0.05",
+            "actor_every=1",
+            "pretrain=250",
             "steps=2000",
             "eval_every=500",
         ),
