@@ -112,7 +112,7 @@ class OfflineConfig(RunConfig):
         if not isinstance(self.agent, Agent):
             raise UsageError(f"agent: expected one of {', '.join(AGENTS)}, got {type(self.agent).__name__}.")
         if self.pretrain > self.steps:
-            raise UsageError(f"pretrain: expected at most steps={self.steps}, got {self.pretrain}.")
+            raise UsageError(f"steps: expected at least pretrain={self.pretrain}, got {self.steps}.")
 
         if self.inplace_aug and self.num_aug > 1:
             raise UsageError(f"num_aug: expected 1 with inplace_aug=true, got {self.num_aug}. Use inplace_aug=false.")
