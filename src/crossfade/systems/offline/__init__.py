@@ -6,7 +6,7 @@ MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor
 """What the presets of the maze have in common; those of the agents come after."""
 LEARNING = {
     "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
-    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
+    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
     "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "fb_repr": (
