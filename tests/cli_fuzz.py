@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from crossfade.cli import GENERAL
 from crossfade.config import apply, describe
+from crossfade.errors import UsageError
 from crossfade.loading import load_attribute
 from crossfade.registry import systems
 from crossfade.verbs.arguments import options
@@ -290,5 +292,6 @@ def _worlds(record: Any) -> dict[str, set[str]]:
     found = {"": {row.key for row in describe(config)}}
     for field in fields(config):
         for name in field.metadata.get("choices", ()):
-            found[name] = {row.key for row in describe(apply(config, [f"{field.name}={name}"]))}
+            with suppress(UsageError):  # a choice that needs more than its name
+                found[name] = {row.key for row in describe(apply(config, [f"{field.name}={name}"]))}
     return found

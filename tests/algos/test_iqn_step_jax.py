@@ -108,10 +108,16 @@ AXES = {
     "batches 4, vmap": {"agent_axis": "vmap", "devices": 4},
 }
 
-PAIRS = [("separate", axis) for axis in ("vmap", "unroll", "shard 2", "batches 2")]
+PAIRS = [("separate", axis) for axis in ("vmap", "shard 2", "batches 2")]
 PAIRS += [
     pytest.param(*pair, marks=pytest.mark.slow)
-    for pair in (("groups", "vmap"), ("groups", "shard 4"), ("groups", "batches 4, vmap"), ("shared", "batches 2"))
+    for pair in (
+        ("separate", "unroll"),
+        ("groups", "vmap"),
+        ("groups", "shard 4"),
+        ("groups", "batches 4, vmap"),
+        ("shared", "batches 2"),
+    )
 ]
 
 

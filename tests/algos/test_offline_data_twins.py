@@ -139,6 +139,7 @@ def test_a_scan_draws_what_single_updates_draw():
         same(sampling_numpy.sample(ours, choice, config), jax.tree.map(lambda x, i=update: x[i], theirs))
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_draw_what_each_draws_alone():
     config = OfflineConfig(batch_size=4, agent=TDInfoNCE(latent_dim=3))
     ours, sizes = source(config), config.sizes((2,), 2)

@@ -78,6 +78,7 @@ def test_what_is_left_out_is_told_as_0_under_the_same_names(agent):
 @each_phase
 @pytest.mark.parametrize("spec", ["r2025-06", "r2026-05"])
 @pytest.mark.parametrize("encoder", [None, "mlp"])
+@pytest.mark.slow  # the default run has tests/algos/test_offline_detach.py
 def test_a_term_teaches_the_modules_that_it_may(agent, full, spec, encoder):
     if agent.needs_encoder and encoder is None:
         pytest.skip("this agent has no business without an encoder")

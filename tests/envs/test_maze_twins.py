@@ -58,6 +58,7 @@ def test_steps_that_are_not_compiled():
     same(maze_numpy.Maze(params).step(None, None, state, action), theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [(), (3,), (2, 5)])
 def test_any_batch(batch):
     params, rng = MazeParams(jitter=0.2), np.random.default_rng(0)

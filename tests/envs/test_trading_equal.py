@@ -59,6 +59,7 @@ QUICK = [case for case in SWITCHES if case[1] == 3][::3]
 PLAIN = [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in SWITCHES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("switch", "phase"), PLAIN)
 def test_each_switch_is_equal_without_jit(switch, phase):
     params, n = TradingParams(phase, window=2, rules=ONE_SWITCH[switch]), 1024

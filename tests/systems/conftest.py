@@ -6,6 +6,8 @@ import pytest
 LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD")
 DEAR_MODES = {"jax_minimal", "jax_policy"}
 DEAR = {("test_a_report_shows_the_run", "trading")}  # the default run has it in tests/algos/test_trading_walk.py
+DEAR |= {("test_a_report_shows_the_run", system) for system in ("treasurehunt", "offline")}
+DEAR |= {("test_a_killed_run_resumes_bit_for_bit", system) for system in ("trading", "treasurehunt")}
 DEAR |= {("test_numbers_that_are_not_finite_are_told_and_not_kept", toy) for toy in LIKE_OTHERS}
 
 

@@ -67,6 +67,7 @@ def test_modes_on_the_host_make_the_same_updates():
     assert (theirs["actor_loss"] != 0).all(), "updates of fine-tuning are full ones"
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_make_the_updates_of_each():
     alone, together = Updates("iql", "finetuning", "jax_full", TINY, 3, 50), Seeds("iql", "finetuning", 2, TINY, 3, 50)
     for _ in range(2):

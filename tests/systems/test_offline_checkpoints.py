@@ -13,6 +13,7 @@ from crossfade.registry import find
 from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.trainers.making import make_trainer, precision
 from crossfade.trainers.saving import snapshot_of
+from default_run import few
 
 AGENTS = {
     "iql": (),
@@ -79,7 +80,7 @@ def through(agent, mode, snapshot, step, folder):
 
 
 @pytest.mark.parametrize(("first", "second"), [("torch", "jax_full"), ("jax_full", "torch")])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", few(AGENTS, "mbpo_rebrac"))
 def test_there_and_back_is_the_same_to_the_last_bit(agent, first, second, tmp_path):
     state = whole(agent, first).middle
     there = through(agent, second, state, HALF, tmp_path / "there")
@@ -94,7 +95,7 @@ def test_there_and_back_is_the_same_to_the_last_bit(agent, first, second, tmp_pa
 
 
 @pytest.mark.parametrize(("first", "second"), SWITCHES)
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", few(AGENTS, "mbpo_rebrac"))
 def test_going_on_in_another_mode_is_as_not_to_switch(agent, first, second):
     metrics, end = go_on(agent, second, whole(agent, first).middle, HALF)
     assert_close(metrics, whole(agent, "torch").second)

@@ -25,6 +25,7 @@ from crossfade.random import random_numpy as random
 from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.systems.offline.published import trees
 from crossfade.systems.offline.published.flax_names import ours, theirs, to_ours, to_theirs
+from default_run import few
 
 NETWORK = "agent/network/"
 ENCODERS = (None, "mlp", "impala_debug", "resnet_34")
@@ -105,7 +106,7 @@ def test_a_tree_comes_back_bit_for_bit(agent, suffix, tmp_path, capsys):
     same(original, read(tmp_path / f"back{suffix}"))
 
 
-@pytest.mark.parametrize("encoder", ["impala_debug", "resnet_34"])
+@pytest.mark.parametrize("encoder", few(["impala_debug", "resnet_34"], "impala_debug"))
 def test_trees_with_images_come_back_too(encoder):
     original = tree("infom", encoder)
     found = trees.read_tree(original)
@@ -209,6 +210,7 @@ class FlaxImpala(nn.Module):
         return self.MLP_0(nn.relu(x).reshape(len(images), -1))
 
 
+@pytest.mark.slow
 def test_convolutions_compute_what_flax_computes(x64):
     images = jax.random.uniform(jax.random.key(0), (2, 7, 8, 3), float, 0, 255)
     net, spec = FlaxImpala(), specs.Coder(specs.Impala((7, 8, 3), (4, 4), 1))

@@ -10,6 +10,7 @@ from mktestdocs import grab_code_blocks
 
 from crossfade import checkpoint
 from crossfade.cli import main
+from default_run import few
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "own_game.md"
 SMALL = ["steps=6", "chunk=3", "hidden=8", "cosines=4", "batch_size=8", "memory=60", "eval_every=0", "dtype=float64"]
@@ -31,7 +32,10 @@ def doctor(target, capsys):
     return report
 
 
-@pytest.mark.parametrize("target", ["my_game:CorridorParams", "crossfade.envs.treasurehunt.params:TreasurehuntParams"])
+OWN, SHIPPED = "my_game:CorridorParams", "crossfade.envs.treasurehunt.params:TreasurehuntParams"
+
+
+@pytest.mark.parametrize("target", few([OWN, SHIPPED], OWN))
 def test_the_doctor_accepts_a_sound_game(target, capsys):
     report = doctor(target, capsys)
     assert report["problems"] == [] and report["agents"] in (2, 5) and report["n_actions"] in (2, 4)
@@ -171,7 +175,7 @@ class Numpy(CorridorNumpy):
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", few(FAULTS, *list(FAULTS)[::3]))
 def test_the_doctor_names_what_is_wrong(name, tmp_path, capsys):
     code, sentences = FAULTS[name]
     own = {
@@ -209,7 +213,7 @@ def test_what_is_no_game_is_left_to_others(capsys):
     assert "expected pairs of MODULE:ATTR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("preset", [[], ["--preset", "together"]])
+@pytest.mark.parametrize("preset", few([[], ["--preset", "together"]], []))
 def test_it_trains_alike_in_two_modes(preset, tmp_path, capsys):
     ends = []
     for mode in ("torch", "jax_full"):
@@ -231,6 +235,7 @@ def test_it_resumes_in_another_mode(tmp_path, capsys):
     assert main(["train", "--resume", run, "steps=8", "mode=torch", "--json"]) == 0
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path, capsys):
     """The greedy policy earns twice as much as agents that go at random."""
     import my_game

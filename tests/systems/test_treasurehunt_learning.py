@@ -27,6 +27,7 @@ def test_agents_learn_to_collect_on_a_small_map():
     assert found["eval/return"] > found["eval/random"] + 0.5 * (found["eval/nearest"] - found["eval/random"])
 
 
+@pytest.mark.slow
 def test_agents_that_do_not_learn_do_not_collect():
     found = trained("mode=jax_full", *QUICK, "lr=1e-12", "steps=100", "chunk=100").evaluate().metrics
     assert found["eval/return"] < found["eval/random"]

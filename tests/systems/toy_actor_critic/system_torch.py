@@ -72,10 +72,10 @@ class ActorCritic(Shared):
 
     def update(self, policy, optimizers, batch):
         steps = {
-            name: lambda b, loss=loss, clip=clip, made=optimizers[name]: eager_torch.update(
-                policy, made.optimizer, loss, b, clip
+            name: lambda b, own=own, made=optimizers[name]: eager_torch.update(
+                policy, made.optimizer, own.loss, b, own.clip_norm
             )
-            for name, (loss, clip) in self.objectives().items()
+            for name, own in self.objectives().items()
         }
         return self._learn(policy, optimizers, batch, steps)
 

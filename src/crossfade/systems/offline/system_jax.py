@@ -18,7 +18,10 @@ from ...algos.offline.data.sampling_numpy import chosen, observations, sample, t
 from ...algos.offline.losses_jax import loss
 from ...algos.offline.memory import Memory, split_noise
 from ...algos.offline.networks_jax import Modules, make_policy
-from ...algos.offline.parameters import draw_parameters, optimizer_records
+from ...algos.offline.parameters import draw_parameters, online_names, optimizer_records
+from ...algos.offline.statistics_jax import gradient_statistics
+from ...algos.offline.terms_jax import Info
+from ...nn.layers_jax import name
 from ...optim.state import OptimizerState
 from ...random import random_numpy as random
 from ...run.evaluation import Evaluation
@@ -42,7 +45,7 @@ class System:
         self.key, self.init_key = random.split(random.key(config.seed), 2)
         self.there: dict[Phase, Any] = {}  # the data on the device, by phase, once a program reads them
         self._act = jax.jit(partial(_act, self.functions.act, config))
-        self._loss = jax.jit(lambda policy, batch: loss(policy, batch, config)[1])
+        self._judged = jax.jit(partial(_judged, config))
 
     def parameters(self) -> dict[str, np.ndarray]:
         return draw_parameters(self.config.agent, self.sizes, self.init_key, self.config.dtype)
@@ -155,14 +158,14 @@ class System:
         return memory._replace(latent=latent, inferred=inferred)
 
     def _validate(self, policy: Modules, latent: np.ndarray | None) -> dict[str, float]:
-        """The losses of both phases on the trajectories that are held out, as far as there are such."""
+        """Losses of both phases, and what their gradients are like, on trajectories that are held out, if there are."""
         found: dict[str, float] = {}
         for phase, source in self.data.validation.items():
             choice = draw(random.fold_in(self.key, VALIDATION), source.data.steps, self.sizes, phase, self.config)
             batch, _ = split_noise(sample(source, choice, self.config))
             full = None if phase == "pretraining" else np.array(True)
             batch = batch._replace(full=full, latent=latent if full is not None else None)
-            found |= {f"{phase}/{name}": float(told) for name, told in self._loss(policy, batch).items()}
+            found |= {f"{phase}/{key}": float(told) for key, told in self._judged(policy, batch).items()}
         return found
 
     def _drawn(self, phase: Phase, number: int, n: int) -> Batch:
@@ -174,6 +177,15 @@ class System:
 
 def _act(act: Any, config: OfflineDataConfig, policy: Modules, seen: Array, latent: Array | None) -> Array:
     return act(policy, seen, latent, config)
+
+
+def _judged(config: OfflineDataConfig, policy: Modules, batch: Batch) -> Info:
+    """What the loss tells, and what its gradient is like."""
+    owned = set(online_names({key: module.spec for key, module in policy.items()}))
+    gradients, told = jax.grad(lambda modules: loss(modules, batch, config), has_aux=True)(policy)
+    named = {name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(gradients)}
+    own = gradient_statistics({n: leaf for n, leaf in named.items() if n in owned}, config.has("summed_norms"))
+    return told | {f"gradient/{key}": value for key, value in own.items()}
 
 
 @partial(jax.jit, static_argnums=(0, 1))

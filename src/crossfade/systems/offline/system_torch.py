@@ -15,8 +15,9 @@ from ...algos.offline.data.sampling_numpy import chosen, observations, sample, t
 from ...algos.offline.losses_torch import loss
 from ...algos.offline.memory import Memory, split_noise
 from ...algos.offline.networks_torch import Modules, make_policy
-from ...algos.offline.parameters import draw_parameters, optimizer_records
+from ...algos.offline.parameters import draw_parameters, online_names, optimizer_records
 from ...algos.offline.pure_update_torch import pure_update
+from ...algos.offline.statistics_torch import gradient_statistics
 from ...optim.state import OptimizerState
 from ...random import random_numpy as random
 from ...run.evaluation import Evaluation
@@ -144,16 +145,23 @@ class System:
         return evaluation.evaluate(self.config, self.data, act, lambda: self._validate(policy, latent), effort)
 
     def _validate(self, policy: Modules, latent: np.ndarray | None) -> dict[str, float]:
-        """The losses of both phases on the trajectories that are held out, as far as there are such."""
+        """Losses of both phases, and what their gradients are like, on trajectories that are held out, if there are."""
         found: dict[str, float] = {}
         for phase, source in self.data.validation.items():
             choice = draw(random.fold_in(self.key, VALIDATION), source.data.steps, self.sizes, phase, self.config)
             batch, _ = split_noise(sample(source, choice, self.config))
             full = None if phase == "pretraining" else np.array(True)
             batch = self.tensors(batch._replace(full=full, latent=latent if full is not None else None))
-            with torch.no_grad():
-                found |= {f"{phase}/{name}": float(told) for name, told in loss(policy, batch, self.config)[1].items()}
+            found |= {f"{phase}/{name}": float(told) for name, told in self._judged(policy, batch).items()}
         return found
+
+    def _judged(self, policy: Modules, batch: Batch) -> Info:
+        """What the loss tells, and what its gradient is like."""
+        named, names = dict(policy.named_parameters()), online_names(self.modules)
+        value, told = loss(policy, batch, self.config)
+        gradients = torch.autograd.grad(value, [named[name] for name in names], materialize_grads=True)
+        own = gradient_statistics(dict(zip(names, gradients, strict=True)), self.config.has("summed_norms"))
+        return {**told, **{f"gradient/{key}": value for key, value in own.items()}}
 
     def _drawn(self, phase: Phase, number: int, n: int) -> Batch:
         """So many transitions of a phase, drawn once."""
