@@ -8,6 +8,7 @@ from iqn_learner_cases_jax import policy_of, sizes_of, small
 
 from crossfade.algos.iqn.train_jax import LEAST, actor
 from crossfade.optim import sharing_jax as sharing
+from default_run import few_pairs
 
 
 def actions(config, stacks, fractions):
@@ -24,9 +25,10 @@ def actions(config, stacks, fractions):
     return np.asarray(program.compile()(local, stacks, fractions)), program.as_text().count("all_reduce")
 
 
-@pytest.mark.parametrize(
-    ("worlds", "quantiles", "shared"), [(1, 2 * LEAST, True), (LEAST, 2, True), (1, 12, False), (LEAST, 3, False)]
-)
+SIZES = [(1, 2 * LEAST, True), (LEAST, 2, True), (1, 12, False), (LEAST, 3, False)]
+
+
+@pytest.mark.parametrize(("worlds", "quantiles", "shared"), few_pairs(SIZES, SIZES[0], SIZES[2]))
 def test_devices_share_fractions_where_there_are_many(worlds, quantiles, shared, x64):
     rng, sizes = np.random.default_rng(0), sizes_of(small())
     stacks = jnp.asarray(10 * rng.normal(size=(40, worlds, sizes.inputs)))

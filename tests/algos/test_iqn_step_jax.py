@@ -108,11 +108,12 @@ AXES = {
     "batches 4, vmap": {"agent_axis": "vmap", "devices": 4},
 }
 
-PAIRS = [("separate", axis) for axis in ("vmap", "shard 2", "batches 2")]
+PAIRS = [("separate", axis) for axis in ("vmap", "batches 2")]
 PAIRS += [
     pytest.param(*pair, marks=pytest.mark.slow)
     for pair in (
         ("separate", "unroll"),
+        ("separate", "shard 2"),
         ("groups", "vmap"),
         ("groups", "shard 4"),
         ("groups", "batches 4, vmap"),

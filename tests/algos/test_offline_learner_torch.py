@@ -241,6 +241,7 @@ TRACED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, full, settings", TRACED)
 def test_the_pure_step_is_traced_whole(name, full, settings):
     """In a process of its own: torch.compile cannot trace the run-time checks of shapes that this suite runs with."""

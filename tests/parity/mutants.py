@@ -45,4 +45,5 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
 ]
 
 SLOW = mutants_iqn.SLOW | mutants_offline.SLOW | mutants_offline_data.SLOW
+SLOW |= {"iqn_step", "iqn_replay", "offline_data"}  # clean twins that take long
 """Names of clean twins and bugs that are left out of the default run."""

@@ -223,6 +223,7 @@ def test_convolutions_compute_what_flax_computes(x64):
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_a_train_state_of_flax_is_read_and_restored():
     """What docs/offline.md tells a user to run, on both ways."""
     original = tree("iql")
