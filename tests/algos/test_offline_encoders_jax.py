@@ -19,7 +19,7 @@ from offline_cases_jax import (
 )
 from offline_judge_jax import QUICK
 
-from crossfade.algos.offline import modules
+from crossfade.algos.offline import encoders, modules
 from crossfade.algos.offline.losses_jax import loss, terms
 from crossfade.algos.offline.networks_jax import make_policy
 from crossfade.algos.offline.parameters import laws
@@ -104,7 +104,7 @@ def made(spec):
 @pytest.mark.parametrize("shape", few([(16, 16, 3), (15, 18, 3)], (15, 18, 3)))
 @pytest.mark.parametrize("layer_norm", few([False, True], True))
 def test_impala(shape, layer_norm):
-    spec = modules.Impala(shape, stacks=(4, 6), blocks=2, width=5, layer_norm=layer_norm)
+    spec = encoders.Impala(shape, stacks=(4, 6), blocks=2, width=5, layer_norm=layer_norm)
     module, p = made(spec)
     images = np.random.default_rng(1).integers(0, 256, size=(2, *shape)).astype(np.uint8)
     found = module(jnp.asarray(images))
@@ -114,7 +114,7 @@ def test_impala(shape, layer_norm):
 
 @pytest.mark.parametrize("shape", [(16, 16, 3), (15, 18, 3)])
 def test_resnet(shape):
-    spec = modules.ResNet34(shape, stages=(2, 2), channels=8)
+    spec = encoders.ResNet34(shape, stages=(2, 2), channels=8)
     module, p = made(spec)
     images = np.random.default_rng(1).integers(0, 256, size=(2, *shape)).astype(np.uint8)
     np.testing.assert_allclose(
@@ -123,7 +123,7 @@ def test_resnet(shape):
 
 
 def test_the_mlp_encoder_ends_linearly():
-    module, p = made(modules.MLPEncoder(3, (5, 4)))
+    module, p = made(encoders.MLPEncoder(3, (5, 4)))
     x = np.random.default_rng(1).normal(size=(BATCH, 3))
     np.testing.assert_allclose(module(jnp.asarray(x)), mlp(p, "x.encoder.mlp", x), rtol=1e-12)
 

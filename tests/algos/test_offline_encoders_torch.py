@@ -7,7 +7,7 @@ import pytest
 import torch
 from offline_torch_cases import Arrays, mlp, norm
 
-from crossfade.algos.offline import modules
+from crossfade.algos.offline import encoders
 from crossfade.algos.offline.encoders_torch import make_encoder
 from crossfade.algos.offline.terms_torch import frozen
 from crossfade.nn.parameters_torch import filled
@@ -15,7 +15,7 @@ from crossfade.nn.parameters_torch import filled
 RNG = np.random.default_rng(2)
 
 
-def made(spec: modules.Encoder) -> tuple[torch.nn.Module, Arrays]:
+def made(spec: encoders.Encoder) -> tuple[torch.nn.Module, Arrays]:
     found = {}
     for name, (_, shape) in spec.laws.items():
         scale = 1 / math.sqrt(math.prod(shape[1:])) if len(shape) > 1 else 0.5
@@ -65,7 +65,7 @@ def group_norm(x: np.ndarray, p: Arrays, name: str) -> np.ndarray:
     return flat * p[f"{name}.weight"] + p[f"{name}.bias"]
 
 
-def impala(p: Arrays, spec: modules.Impala, image: np.ndarray) -> np.ndarray:
+def impala(p: Arrays, spec: encoders.Impala, image: np.ndarray) -> np.ndarray:
     x = image / 255
     at = lambda x, name: conv(x, p[f"{name}.weight"], p[f"{name}.bias"])
     for i in range(len(spec.stacks)):
@@ -78,7 +78,7 @@ def impala(p: Arrays, spec: modules.Impala, image: np.ndarray) -> np.ndarray:
     return mlp(p, "mlp", x.reshape(-1), final=True)
 
 
-def resnet(p: Arrays, spec: modules.ResNet34, image: np.ndarray) -> np.ndarray:
+def resnet(p: Arrays, spec: encoders.ResNet34, image: np.ndarray) -> np.ndarray:
     height, width, _ = image.shape
     rows, columns = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     x = np.concatenate([image / 127.5 - 1, rows[..., None], columns[..., None]], -1)
@@ -95,9 +95,9 @@ def resnet(p: Arrays, spec: modules.ResNet34, image: np.ndarray) -> np.ndarray:
 
 
 IMPALA = {
-    "even": modules.Impala((16, 16, 3), stacks=(4, 5), blocks=1, width=6),
-    "odd": modules.Impala((9, 14, 2), stacks=(3, 4, 4), blocks=2, width=5),
-    "norm": modules.Impala((16, 16, 3), stacks=(4, 4), blocks=1, width=6, layer_norm=True),
+    "even": encoders.Impala((16, 16, 3), stacks=(4, 5), blocks=1, width=6),
+    "odd": encoders.Impala((9, 14, 2), stacks=(3, 4, 4), blocks=2, width=5),
+    "norm": encoders.Impala((16, 16, 3), stacks=(4, 4), blocks=1, width=6, layer_norm=True),
 }
 
 
@@ -114,7 +114,7 @@ def test_impala(spec):
 
 @pytest.mark.parametrize("shape", [(16, 16, 3), (33, 20, 1)])
 def test_resnet(shape):
-    spec = modules.ResNet34(shape, stages=(2, 1, 2), channels=4)
+    spec = encoders.ResNet34(shape, stages=(2, 1, 2), channels=4)
     net, p = made(spec)
     images = RNG.integers(0, 256, (2, *shape), dtype=np.uint8)
     expected = np.stack([resnet(p, spec, image) for image in images])
@@ -125,7 +125,7 @@ def test_resnet(shape):
 @pytest.mark.parametrize("name", ["impala", "impala_small", "impala_large", "impala_debug", "resnet_34", "mlp"])
 def test_every_encoder_can_be_made(name):
     shape = (5,) if name == "mlp" else (16, 16, 3)
-    spec = modules.encoder(name, shape)
+    spec = encoders.encoder(name, shape)
     assert spec is not None
     net, found = made(spec)
     assert {key: p.shape for key, p in net.state_dict().items()} == {key: a.shape for key, a in found.items()}

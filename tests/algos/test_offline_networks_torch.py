@@ -8,7 +8,7 @@ import torch
 from offline_torch_cases import Arrays, both, gelu, joined, log_prob, mlp, squashed_log_prob
 from scipy.integrate import quad
 
-from crossfade.algos.offline import modules
+from crossfade.algos.offline import encoders, layers, modules
 from crossfade.algos.offline.distribution_torch import Normal
 from crossfade.algos.offline.networks_torch import MLP, make_policy
 from crossfade.algos.offline.parameters import laws
@@ -44,7 +44,7 @@ def tensors(*found: np.ndarray) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_mlp(members, final, layer_norm):
-    spec = modules.MLP(3, (5, 4, 2), layer_norm, final, members)
+    spec = layers.MLP(3, (5, 4, 2), layer_norm, final, members)
     rng = np.random.default_rng(1)
     found = {name: rng.normal(size=shape) for name, (_, shape) in spec.laws.items()}
     p = {f"m.{name}": array for name, array in found.items()}
@@ -56,7 +56,7 @@ def test_mlp(members, final, layer_norm):
 
 
 def test_gelu_is_its_tanh_form_and_stands_before_the_norm():
-    spec = modules.MLP(1, (2, 1), layer_norm=True)
+    spec = layers.MLP(1, (2, 1), layer_norm=True)
     ones = {name: np.ones(shape) for name, (_, shape) in spec.laws.items()}
     found = ones | {"layers.0.weight": np.array([[1.0], [-2.0]]), "layers.1.weight": np.array([[1.0, 3.0]])}
     h = gelu(np.array([1.5 + 1, -3.0 + 1]))
@@ -77,7 +77,7 @@ def test_value(outputs, members):
 
 
 def test_value_of_a_code():
-    net, p = made(modules.Value(6, WIDTHS, 2, members=2, encoder=modules.MLPEncoder(3, (5, 6))))
+    net, p = made(modules.Value(6, WIDTHS, 2, members=2, encoder=encoders.MLPEncoder(3, (5, 6))))
     assert "m.encoder.mlp.norms.0.weight" in p and "m.encoder.mlp.norms.1.weight" not in p
     close(net(*tensors(S, A)), both(p, "m.value_net", joined(mlp(p, "m.encoder.mlp", S), A))[..., 0])
 
@@ -87,7 +87,7 @@ def test_value_of_goals_reads_observation_goal_action_in_this_order():
     close(net(*tensors(S, G, A)), both(p, "m.value_net", joined(S, G, A))[..., 0])
     net, p = made(modules.GCValue(3, WIDTHS, outputs=3))
     close(net(*tensors(S)), mlp(p, "m.value_net", S))
-    net, p = made(modules.GCValue(6, WIDTHS, 3, encoder=modules.MLPEncoder(3, (5, 6))))
+    net, p = made(modules.GCValue(6, WIDTHS, 3, encoder=encoders.MLPEncoder(3, (5, 6))))
     close(net(*tensors(S, G)), mlp(p, "m.value_net", joined(mlp(p, "m.encoder.mlp", S), G))[..., 0])
 
 
@@ -121,7 +121,7 @@ def test_an_actors_deviation_has_bounds():
 
 
 @pytest.mark.parametrize("value_exp", [False, True])
-@pytest.mark.parametrize("encoder", [None, modules.MLPEncoder(3, (5, 6))])
+@pytest.mark.parametrize("encoder", [None, encoders.MLPEncoder(3, (5, 6))])
 def test_bilinear_value(value_exp, encoder):
     net, p = made(modules.GCBilinearValue(6 if encoder else 3, WIDTHS, 2, 3, value_exp=value_exp, encoder=encoder))
     coded = lambda name, x: mlp(p, f"m.{name}.mlp", x) if encoder else x
@@ -172,7 +172,7 @@ def test_vector_field_over_several_axes():
 
 
 def test_coder_and_param():
-    net, p = made(modules.Coder(modules.MLPEncoder(3, (5, 6))))
+    net, p = made(modules.Coder(encoders.MLPEncoder(3, (5, 6))))
     close(net(*tensors(S)), mlp(p, "m.encoder.mlp", S))
     net, p = made(modules.Param((3,)))
     close(net(), p["m.array"])

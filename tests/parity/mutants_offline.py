@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from mutants_iqn import part, patched
 from torch import nn
 
-from crossfade.algos.offline import encoders_torch, learner_torch, modules, networks_jax, networks_torch
+from crossfade.algos.offline import encoders, encoders_torch, learner_torch, modules, networks_jax, networks_torch
 from crossfade.algos.offline.crl_infonce import agent_torch as crl
 from crossfade.algos.offline.dino_rebrac import agent_torch as dino
 from crossfade.algos.offline.fb_repr import agent_torch as fb
@@ -119,7 +119,7 @@ def batch_norm(norm, x):
 
 
 SHAPE = (12, 12, 3)
-IMPALA, RESNET = modules.Impala(SHAPE, (4, 4), 1, 6), modules.ResNet34(SHAPE, (1, 1), 8)
+IMPALA, RESNET = encoders.Impala(SHAPE, (4, 4), 1, 6), encoders.ResNet34(SHAPE, (1, 1), 8)
 ENCODERS = {
     "F28 flattened by channels": (IMPALA, (encoders_torch.Impala, "forward", flat_by_channels)),
     "F28 pooled with equal padding": (IMPALA, (encoders_torch, "_pooled", lambda x: F.max_pool2d(x, 3, 2, 1))),

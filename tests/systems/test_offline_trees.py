@@ -15,7 +15,7 @@ import torch
 from flax.training.train_state import TrainState
 
 from crossfade import checkpoint
-from crossfade.algos.offline import modules as specs, networks_jax, networks_torch
+from crossfade.algos.offline import encoders, modules as specs, networks_jax, networks_torch
 from crossfade.algos.offline.config import AGENTS
 from crossfade.algos.offline.parameters import draw_parameters, online_names
 from crossfade.cli import main
@@ -213,7 +213,7 @@ class FlaxImpala(nn.Module):
 @pytest.mark.slow
 def test_convolutions_compute_what_flax_computes(x64):
     images = jax.random.uniform(jax.random.key(0), (2, 7, 8, 3), float, 0, 255)
-    net, spec = FlaxImpala(), specs.Coder(specs.Impala((7, 8, 3), (4, 4), 1))
+    net, spec = FlaxImpala(), specs.Coder(encoders.Impala((7, 8, 3), (4, 4), 1))
     params = randomised(net.init(jax.random.key(1), images)["params"])
     flat = flax.traverse_util.flatten_dict({"modules_encoder": params}, sep="/")
     found = {ours(path): to_ours(path, np.asarray(array)) for path, array in flat.items()}

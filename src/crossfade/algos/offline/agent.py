@@ -12,7 +12,8 @@ from typing import ClassVar, Literal, NamedTuple
 from ...nn.initial import Shape
 from ...ranges import check
 from .batch import Phase
-from .modules import Encoder, Module, code_dim, encoder
+from .encoders import Encoder, code_dim, encoder
+from .modules import Module
 
 Revision = Literal["r2025-06", "r2026-05"]
 """Which state of the published code is meant: that of June 2025, or that of May 2026."""

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from . import modules
+from . import encoders
 from .networks_jax import MLP, _LayerNorm
 
 Images = Shaped[Array, "batch height width channels"]
@@ -17,7 +17,7 @@ class MLPEncoder(eqx.Module):
 
     mlp: MLP
 
-    def __init__(self, spec: modules.MLPEncoder):
+    def __init__(self, spec: encoders.MLPEncoder):
         self.mlp = MLP(spec.mlp)
 
     def __call__(self, observations: Float[Array, "*batch inputs"]) -> Float[Array, "*batch code"]:
@@ -31,7 +31,7 @@ class Impala(eqx.Module):
     norm: _LayerNorm | None
     mlp: MLP
 
-    def __init__(self, spec: modules.Impala):
+    def __init__(self, spec: encoders.Impala):
         channels = zip((spec.shape[-1], *spec.stacks), spec.stacks, strict=False)
         self.stacks = tuple(_Stack(*pair, spec.blocks) for pair in channels)
         self.norm = _LayerNorm(spec.stacks[-1]) if spec.layer_norm else None
@@ -53,7 +53,7 @@ class ResNet34(eqx.Module):
     stem_norm: "_GroupNorm"
     stages: tuple[tuple["_Residual", ...], ...]
 
-    def __init__(self, spec: modules.ResNet34):
+    def __init__(self, spec: encoders.ResNet34):
         self.stem = _Conv(spec.shape[-1] + 2, spec.channels, 7, bias=False)
         self.stem_norm = _GroupNorm(spec.channels)
         stages, before = [], spec.channels
@@ -75,14 +75,14 @@ class ResNet34(eqx.Module):
         return x.mean((1, 2))
 
 
-def make_encoder(spec: modules.Encoder) -> MLPEncoder | Impala | ResNet34:
+def make_encoder(spec: encoders.Encoder) -> MLPEncoder | Impala | ResNet34:
     """The encoder of a specification."""
     match spec:
-        case modules.MLPEncoder():
+        case encoders.MLPEncoder():
             return MLPEncoder(spec)
-        case modules.Impala():
+        case encoders.Impala():
             return Impala(spec)
-        case modules.ResNet34():
+        case encoders.ResNet34():
             return ResNet34(spec)
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from . import modules
+from . import encoders, layers
 from .networks_torch import MLP
 
 Images = Shaped[Tensor, "batch height width channels"]
@@ -19,7 +19,7 @@ Maps = Float[Tensor, "batch _channels _height _width"]
 class MLPEncoder(nn.Module):
     """An MLP with layer norms whose last layer is linear."""
 
-    def __init__(self, spec: modules.MLPEncoder):
+    def __init__(self, spec: encoders.MLPEncoder):
         super().__init__()
         self.spec = spec
         self.mlp = MLP(spec.mlp)
@@ -31,12 +31,12 @@ class MLPEncoder(nn.Module):
 class Impala(nn.Module):
     """Images of bytes through stacks of convolutions (Espeholt et al. 2018); modules.py has the layers."""
 
-    def __init__(self, spec: modules.Impala):
+    def __init__(self, spec: encoders.Impala):
         super().__init__()
         self.spec = spec
         before = (spec.shape[-1], *spec.stacks)
         self.stacks = nn.ModuleList(_Stack(*s, spec.blocks) for s in zip(before, spec.stacks, strict=False))
-        self.norm = nn.LayerNorm(spec.stacks[-1], eps=modules.EPS) if spec.layer_norm else None
+        self.norm = nn.LayerNorm(spec.stacks[-1], eps=layers.EPS) if spec.layer_norm else None
         self.mlp = MLP(spec.mlp)
 
     def forward(self, observations: Images) -> Float[Tensor, "batch code"]:
@@ -51,7 +51,7 @@ class Impala(nn.Module):
 class ResNet34(nn.Module):
     """Images of bytes through a residual network of 34 layers (He et al. 2016); modules.py has the layers."""
 
-    def __init__(self, spec: modules.ResNet34):
+    def __init__(self, spec: encoders.ResNet34):
         super().__init__()
         self.spec = spec
         self.stem = nn.Conv2d(spec.shape[-1] + 2, spec.channels, 7, stride=2, padding=3, bias=False)
@@ -72,14 +72,14 @@ class ResNet34(nn.Module):
         return x.mean((2, 3))
 
 
-def make_encoder(spec: modules.Encoder) -> nn.Module:
+def make_encoder(spec: encoders.Encoder) -> nn.Module:
     """The encoder of a specification."""
     match spec:
-        case modules.MLPEncoder():
+        case encoders.MLPEncoder():
             return MLPEncoder(spec)
-        case modules.Impala():
+        case encoders.Impala():
             return Impala(spec)
-        case modules.ResNet34():
+        case encoders.ResNet34():
             return ResNet34(spec)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...nn.layers_jax import filled, linear_of_rows
-from . import modules
+from . import encoders, layers, modules
 from .distribution_jax import Normal
 
 Modules = dict[str, Any]
@@ -45,7 +45,7 @@ class _LayerNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
         centred = x - x.mean(-1, keepdims=True)
-        normed = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + modules.EPS)
+        normed = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + layers.EPS)
         return normed * jnp.broadcast_to(self.weight, x.shape) + jnp.broadcast_to(self.bias, x.shape)
 
 
@@ -54,9 +54,9 @@ class MLP(eqx.Module):
 
     layers: tuple[_Linear, ...]
     norms: tuple[_LayerNorm, ...]
-    spec: modules.MLP = eqx.field(static=True)
+    spec: layers.MLP = eqx.field(static=True)
 
-    def __init__(self, spec: modules.MLP):
+    def __init__(self, spec: layers.MLP):
         sizes = list(zip((spec.inputs, *spec.widths), spec.widths, strict=False))
         activated = spec.widths if spec.activate_final else spec.widths[:-1]
         self.layers = tuple(_Linear(*pair, spec.members) for pair in sizes)
@@ -300,13 +300,13 @@ def make_policy(specs: Mapping[str, modules.Module], parameters: Mapping[str, np
     return filled(empty, parameters, dtype)
 
 
-def _made(spec: modules.Encoder) -> Encoder:
+def _made(spec: encoders.Encoder) -> Encoder:
     from .encoders_jax import make_encoder  # which has MLPs of this file
 
     return make_encoder(spec)
 
 
-def _encoder(spec: modules.Encoder | None) -> Encoder | None:
+def _encoder(spec: encoders.Encoder | None) -> Encoder | None:
     return None if spec is None else _made(spec)
 
 

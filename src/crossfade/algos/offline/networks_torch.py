@@ -10,7 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from ...nn.parameters_torch import filled
-from . import modules
+from . import encoders, layers, modules
 from .distribution_torch import Normal
 
 Modules = nn.ModuleDict
@@ -21,7 +21,7 @@ Observations = Shaped[Tensor, "..."]
 class MLP(nn.Module):
     """Linear layers with gelu and layer norms between them; modules.py has the formula."""
 
-    def __init__(self, spec: modules.MLP):
+    def __init__(self, spec: layers.MLP):
         super().__init__()
         self.spec = spec
         sizes = list(zip((spec.inputs, *spec.widths), spec.widths, strict=False))
@@ -291,7 +291,7 @@ class _LayerNorm(nn.Module):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         each = zip(xs, _each(self.weight, self.members), _each(self.bias, self.members), strict=True)
-        return [F.layer_norm(x, weight.shape, weight, bias, modules.EPS) for x, weight, bias in each]
+        return [F.layer_norm(x, weight.shape, weight, bias, layers.EPS) for x, weight, bias in each]
 
 
 def _each(parameter: Tensor, members: int) -> tuple[Tensor, ...]:
@@ -299,7 +299,7 @@ def _each(parameter: Tensor, members: int) -> tuple[Tensor, ...]:
     return (parameter,) if members == 1 else parameter.unbind()
 
 
-def _encoder(spec: modules.Encoder | None) -> nn.Module | None:
+def _encoder(spec: encoders.Encoder | None) -> nn.Module | None:
     from .encoders_torch import make_encoder  # encoders are made of the MLP above
 
     return None if spec is None else make_encoder(spec)

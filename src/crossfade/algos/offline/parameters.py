@@ -5,7 +5,8 @@ import numpy as np
 from ...nn.initial import draw
 from ...optim.state import OptimizerState, adam_group
 from .agent import Agent, Sizes, online
-from .modules import Laws, Module, constants, within
+from .layers import Laws, within
+from .modules import Module, constants
 
 EPS = 1e-8
 """Adam's epsilon."""

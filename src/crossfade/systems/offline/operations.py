@@ -22,8 +22,8 @@ from typing import Any
 
 from ...algos.offline.agent import Sizes
 from ...algos.offline.batch import Phase
+from ...algos.offline.layers import MLP
 from ...algos.offline.modules import (
-    MLP,
     Actor,
     Coder,
     GCActor,

@@ -12,7 +12,8 @@ import re
 
 import numpy as np
 
-from ....algos.offline.modules import Coder, GCActor, GCValue, Impala, Module, ResNet34
+from ....algos.offline.encoders import Impala, ResNet34
+from ....algos.offline.modules import Coder, GCActor, GCValue, Module
 
 PREFIX = "modules_"
 CODERS = ("encoder", "critic_vf_encoder")

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ....algos.offline.agent import Agent, Sizes
 from ....algos.offline.config import AGENTS
-from ....algos.offline.modules import Impala, Module, encoder
+from ....algos.offline.encoders import Impala, encoder
+from ....algos.offline.modules import Module
 from ....algos.offline.parameters import laws
 from ....errors import CheckpointError
 from ....loading import load_attribute
