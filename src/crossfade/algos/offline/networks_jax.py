@@ -50,7 +50,7 @@ class _LayerNorm(eqx.Module):
 
 
 class MLP(eqx.Module):
-    """Linear layers with gelu and layer norms between them; modules.py has the formula."""
+    """Linear layers with gelu and layer norms between them; layers.py has the formula."""
 
     layers: tuple[_Linear, ...]
     norms: tuple[_LayerNorm, ...]

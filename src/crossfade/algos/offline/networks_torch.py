@@ -19,7 +19,7 @@ Observations = Shaped[Tensor, "..."]
 
 
 class MLP(nn.Module):
-    """Linear layers with gelu and layer norms between them; modules.py has the formula."""
+    """Linear layers with gelu and layer norms between them; layers.py has the formula."""
 
     def __init__(self, spec: layers.MLP):
         super().__init__()
