@@ -1,4 +1,4 @@
-"""Encoders of observations, in JAX; modules.py says what they compute. Twin: encoders_torch.py."""
+"""Encoders of observations, in JAX; encoders.py says what they compute. Twin: encoders_torch.py."""
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ class MLPEncoder(eqx.Module):
 
 
 class Impala(eqx.Module):
-    """Images of bytes through stacks of convolutions (Espeholt et al. 2018); modules.py has the layers."""
+    """Images of bytes through stacks of convolutions (Espeholt et al. 2018); encoders.py has the layers."""
 
     stacks: tuple["_Stack", ...]
     norm: _LayerNorm | None
@@ -47,7 +47,7 @@ class Impala(eqx.Module):
 
 
 class ResNet34(eqx.Module):
-    """Images of bytes through a residual network of 34 layers (He et al. 2016); modules.py has the layers."""
+    """Images of bytes through a residual network of 34 layers (He et al. 2016); encoders.py has the layers."""
 
     stem: "_Conv"
     stem_norm: "_GroupNorm"

@@ -1,4 +1,4 @@
-"""Encoders of observations, in torch; modules.py says what they compute. Twin: encoders_jax.py."""
+"""Encoders of observations, in torch; encoders.py says what they compute. Twin: encoders_jax.py."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class MLPEncoder(nn.Module):
 
 
 class Impala(nn.Module):
-    """Images of bytes through stacks of convolutions (Espeholt et al. 2018); modules.py has the layers."""
+    """Images of bytes through stacks of convolutions (Espeholt et al. 2018); encoders.py has the layers."""
 
     def __init__(self, spec: encoders.Impala):
         super().__init__()
@@ -49,7 +49,7 @@ class Impala(nn.Module):
 
 
 class ResNet34(nn.Module):
-    """Images of bytes through a residual network of 34 layers (He et al. 2016); modules.py has the layers."""
+    """Images of bytes through a residual network of 34 layers (He et al. 2016); encoders.py has the layers."""
 
     def __init__(self, spec: encoders.ResNet34):
         super().__init__()
