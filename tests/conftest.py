@@ -13,12 +13,26 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from like_cases import faults, left_out  # noqa: E402
+
 # The plugin users get by installing crossfade is loaded here instead of by its entry point (-p no:crossfade in
 # pyproject.toml): jaxtyping must install its import hook before the package is imported.
 pytest_plugins = ("crossfade.parity.pytest_plugin",)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Marks the cases of like_cases.txt as slow."""
+    listed = left_out()
+    if not any("::" in argument for argument in config.args):  # a test named by itself is not all of its file
+        slow = [item.nodeid for item in items if item.get_closest_marker("slow")]
+        if wrong := faults((item.nodeid for item in items), slow):
+            raise pytest.UsageError("tests/like_cases.txt: " + "; ".join(wrong[:5]))
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker(pytest.mark.slow)
 
 
 MAPS = Path("/proc/self/maps")
