@@ -18,6 +18,7 @@ from ...random.shuffling_jax import shuffled
 from .acting_jax import Actor
 from .batch import Carry, Noise, Rollout
 from .config import PPOConfig
+from .hook import Watched
 from .learner_jax import Info
 
 
@@ -38,12 +39,17 @@ def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numb
 
 
 def collect(
-    actor: Actor, envs: BoundWorld, carry: Carry, noise: Noise, config: PPOConfig
+    actor: Actor,
+    envs: BoundWorld,
+    carry: Carry,
+    noise: Noise,
+    config: PPOConfig,
+    watch: Callable[[Any], Any] | None = None,
 ) -> tuple[Rollout, Carry, Info]:
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
     The network sees observations normalised by the statistics as they were; the raw ones of this rollout join those of
-    the returned carry.
+    the returned carry. `watch` is what a hook must know of states.
     """
     see = lambda raw: as_seen(raw, carry.statistics, config)
     value_of = lambda state: actor.value(see(envs.observe(state)))
@@ -74,6 +80,7 @@ def collect(
             reward=reward,
             terminated=outcome.terminated,
             truncated=outcome.truncated,
+            watched=None if watch is None else Watched(watch(now.state), watch(after)),
         )
         following = Carry(
             state=_where(ended, envs.begin(noise[1]), after),
@@ -84,8 +91,8 @@ def collect(
         return following, (taken, sums)
 
     nothing = normalizer.start(envs.world.observation_dim, config.dtype)
-    after, (taken, sums) = jax.lax.scan(step, carry._replace(statistics=nothing), (noise.action, noise.start))
-    after = after._replace(statistics=_joined(carry.statistics, after.statistics, config))
+    after, (taken, sums) = jax.lax.scan(step, carry._replace(statistics=nothing, aux=None), (noise.action, noise.start))
+    after = after._replace(statistics=_joined(carry.statistics, after.statistics, config), aux=carry.aux)
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if config.truncation == "bootstrap":
         step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
