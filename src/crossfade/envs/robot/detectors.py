@@ -86,7 +86,7 @@ def unread_settings(params: RobotParams) -> Iterator[str]:
 
 
 def unheard_falls(params: RobotParams) -> Iterator[str]:
-    """A robot that lies on its side, is too fast or is not finite has ended its episode, in NumPy and compiled alike."""
+    """A robot that lies on its face, is too fast or is not finite has ended its episode, in NumPy and compiled."""
     import jax
 
     from .robot_jax import Robot as CompiledRobot
