@@ -112,6 +112,11 @@ def compiled(model: RobotModel) -> Any:
     return _mujoco().MjModel.from_binary_path("robot.mjb", {"robot.mjb": model.compiled})
 
 
+def ground_and_feet(mj: Any, model: RobotModel) -> list[int]:
+    """Numbers of the geoms that are the ground and the feet, in MuJoCo's model of a robot."""
+    return [_floor(mj), *(_named(mj, "geom", foot.name, "feet") for foot in model.feet)]
+
+
 def _bytes(mj: Any) -> bytes:
     mujoco = _mujoco()
     room = np.zeros(mujoco.mj_sizeModel(mj), np.uint8)
