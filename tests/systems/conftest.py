@@ -3,7 +3,7 @@
 import pytest
 
 # The toys whose tests are slow where a system of the project or the first toy proves the same in the default run.
-LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD")
+LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD", "toy_style:RECORD")
 DEAR_MODES = {"jax_minimal", "jax_policy"}
 DEAR = {("test_a_report_shows_the_run", "trading")}  # the default run has it in tests/algos/test_trading_walk.py
 DEAR |= {("test_a_report_shows_the_run", system) for system in ("treasurehunt", "offline")}
