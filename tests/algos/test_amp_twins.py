@@ -13,6 +13,7 @@ from amp_cases import BIPED, CONVENTIONS, FLOATING, INPUTS, arrays, batch, discr
 from crossfade.algos.amp import features_jax, features_numpy, losses_jax, losses_torch, replay_jax, replay_numpy
 from crossfade.algos.amp.config import AMPConfig
 from crossfade.bridge.libraries import named_leaves
+from crossfade.config import apply
 from crossfade.errors import UsageError
 from crossfade.optim import eager_torch, masking_jax
 from crossfade.random import random_numpy as random
@@ -98,7 +99,7 @@ def test_a_reward_fits_the_targets_of_its_loss(convention, x64):
 
 @pytest.mark.parametrize(("losses", "array"), BOTH)
 def test_accuracy_counts_both_kinds_alike(losses, array):
-    found = losses.accuracy(array([0.7, 0.2, 0.9, 0.6]), array([0.4, 0.8]), "lsgan_01")
+    found = losses.accuracy(array([0.7, 0.2, 0.9, 0.6]), array([0.4, 0.8, 0.3, 0.7]), "lsgan_01")
     assert float(found) == pytest.approx(0.5 * (3 / 4 + 1 / 2))
 
 
@@ -163,17 +164,17 @@ def test_features_are_the_same_in_both(skeleton, x64):
 
 
 @pytest.mark.parametrize(
-    ("changes", "hint"),
+    ("words", "hint"),
     [
-        ({"hidden": ()}, "at least one layer"),
-        ({"penalty": -1.0}, "penalty"),
-        ({"convention": "wgan"}, "convention"),
-        ({"task_weight": 0.0, "style_weight": 0.0}, "above 0"),
+        (["hidden="], "at least one layer"),
+        (["penalty=-1"], "penalty: expected"),
+        (["convention=wgan"], "convention: expected"),
+        (["task_weight=0", "style_weight=0"], "above 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes, hint):
+def test_settings_that_make_no_sense_are_refused(words, hint):
     with pytest.raises(UsageError, match=hint):
-        AMPConfig(**changes)
+        apply(AMPConfig(), words)
 
 
 def test_a_memory_too_small_for_a_rollout_is_refused():

@@ -105,9 +105,8 @@ def _check(
     if names is not None and tuple(names) != skeleton.columns:
         odd = [name for name in names if name not in skeleton.columns]
         missing = [name for name in skeleton.columns if name not in names]
-        told = (
-            f"unknown {', '.join(odd[:5])}" if odd else f"without {', '.join(missing[:5])}" if missing else "reordered"
-        )
+        lacking = f"none for {', '.join(missing[:5])}" if missing else "another order"
+        told = f"unknown {', '.join(odd[:5])}" if odd else lacking
         hint = nearest(odd[0], skeleton.columns) if odd else ""
         raise DataError(f"{path}: expected a clip of this skeleton, {wanted}; got {told}.{hint}")
     if qpos.ndim != 2 or qpos.shape[1] != skeleton.nq:

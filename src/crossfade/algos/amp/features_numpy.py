@@ -4,10 +4,17 @@ Plain arrays in: positions, velocities, and how high the feet are. The reference
 function, so that no feature can be in other units on one side.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jaxtyping import Float
 
 from .skeleton import Skeleton
+
+if TYPE_CHECKING:
+    Array = np.ndarray
+else:
+    Array = np.ndarray | np.generic  # NumPy answers with scalars where there are no batch axes
 
 NEAR = 0.02
 """Metres above the ground at which a foot has no contact any more."""
@@ -18,11 +25,11 @@ FARTHEST = 5.0
 
 
 def features(
-    qpos: Float[np.ndarray, "*n q"],
-    qvel: Float[np.ndarray, "*n v"],
-    clearance: Float[np.ndarray, "*n feet"],
+    qpos: Float[Array, "*n q"],
+    qvel: Float[Array, "*n v"],
+    clearance: Float[Array, "*n feet"],
     skeleton: Skeleton,
-) -> Float[np.ndarray, "*n f"]:
+) -> Float[Array, "*n f"]:
     """Phi(s): joint positions and velocities, velocity and turning of the root in its heading frame, its height, and
     contacts of the feet.
 
@@ -41,13 +48,13 @@ def features(
     return np.concatenate([qpos[..., 7:], qvel[..., 6:], *root, contact], -1)
 
 
-def yaw(quaternion: Float[np.ndarray, "*n 4"]) -> Float[np.ndarray, "*n"]:
+def yaw(quaternion: Float[Array, "*n 4"]) -> Float[Array, "*n"]:
     """psi = atan2(2 (w z + x y), 1 - 2 (y^2 + z^2)) of a unit quaternion (w, x, y, z)."""
     w, x, y, z = np.moveaxis(quaternion, -1, 0)
     return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-def rotated(quaternion: Float[np.ndarray, "*n 4"], v: Float[np.ndarray, "*n 3"]) -> Float[np.ndarray, "*n 3"]:
+def rotated(quaternion: Float[Array, "*n 4"], v: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
     """R v = v + 2 w (u x v) + 2 u x (u x v) for the unit quaternion (w, u)."""
     w, u = quaternion[..., :1], quaternion[..., 1:]
     across = np.cross(u, v)
@@ -55,11 +62,11 @@ def rotated(quaternion: Float[np.ndarray, "*n 4"], v: Float[np.ndarray, "*n 3"])
 
 
 def transitions(
-    before: Float[np.ndarray, "*n f"],
-    after: Float[np.ndarray, "*n f"],
-    mean: Float[np.ndarray, " f"],
-    deviation: Float[np.ndarray, " f"],
-) -> Float[np.ndarray, "*n x"]:
+    before: Float[Array, "*n f"],
+    after: Float[Array, "*n f"],
+    mean: Float[Array, " f"],
+    deviation: Float[Array, " f"],
+) -> Float[Array, "*n x"]:
     """(z(Phi(s)), z(Phi(s'))): both states of a transition, normalised by the statistics of the reference.
 
     z(Phi) = (Phi - mean) / deviation, clipped to [-FARTHEST, FARTHEST].
@@ -68,7 +75,7 @@ def transitions(
     return np.concatenate([normal(before), normal(after)], -1)
 
 
-def _turned(angle: Float[np.ndarray, "*n"], v: Float[np.ndarray, "*n 3"]) -> Float[np.ndarray, "*n 3"]:
+def _turned(angle: Float[Array, "*n"], v: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
     """v turned about z."""
     c, s = np.cos(angle), np.sin(angle)
     return np.stack([c * v[..., 0] - s * v[..., 1], s * v[..., 0] + c * v[..., 1], v[..., 2]], -1)
