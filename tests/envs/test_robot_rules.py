@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from default_run import few
 from robot_world_cases import MODELS, bodies, randomised
 
 import crossfade.envs.robot
@@ -20,6 +19,7 @@ from crossfade.envs.robot.reward_numpy import terms
 from crossfade.envs.robot.robot_numpy import Robot
 from crossfade.errors import UsageError
 from crossfade.random import random_numpy as random
+from default_run import few
 
 SPRIG = RobotParams(model="sprig11")
 

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from default_run import few
 from robot_world_cases import MODELS, bodies, randomised, states
 
 from crossfade.envs.robot import (
@@ -24,6 +23,7 @@ from crossfade.envs.robot.params import RobotParams, Settings, Weights
 from crossfade.envs.robot.state import Motion, Terms
 from crossfade.envs.world import World, make_world
 from crossfade.random import random_numpy as random
+from default_run import few
 
 N = 10_000
 
