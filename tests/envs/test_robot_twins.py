@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from default_run import few
 from robot_world_cases import MODELS, bodies, randomised, states
 
 from crossfade.envs.robot import (
@@ -24,6 +23,7 @@ from crossfade.envs.robot.params import RobotParams, Settings, Weights
 from crossfade.envs.robot.state import Motion, Terms
 from crossfade.envs.world import World, make_world
 from crossfade.random import random_numpy as random
+from default_run import few
 
 N = 10_000
 
@@ -44,7 +44,10 @@ def test_motion_observation_and_every_term_on_ten_thousand_states(name, x64):
     model, rng = load(name), np.random.default_rng(1)
     body = bodies(model, N)
     there = jax.tree.map(jnp.asarray, body)
-    ours, theirs = observation_numpy.motion(model, body), jax.jit(observation_jax.motion, static_argnums=0)(model, there)
+    ours, theirs = (
+        observation_numpy.motion(model, body),
+        jax.jit(observation_jax.motion, static_argnums=0)(model, there),
+    )
     for part, (mine, other) in zip(Motion._fields, zip(ours, theirs, strict=True), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12, err_msg=part)
     action, last, phase = rng.normal(size=(N, model.nu)), rng.normal(size=(N, model.nu)), rng.normal(size=N)
@@ -135,7 +138,11 @@ def test_one_robot_alone_goes_as_among_others(x64):
     alone = world.step(None, settings, world.begin(None, settings, uniform[2]), action[2])
     close(jax.tree.map(lambda x: np.asarray(x)[2], together), alone, 1e-12)
     jaxed = robot_jax.Robot(params)
-    close(alone, jaxed.step(None, settings, jaxed.begin(None, settings, jnp.asarray(uniform[2])), jnp.asarray(action[2])), 1e-11)
+    close(
+        alone,
+        jaxed.step(None, settings, jaxed.begin(None, settings, jnp.asarray(uniform[2])), jnp.asarray(action[2])),
+        1e-11,
+    )
 
 
 def test_chunks_change_nothing(x64):

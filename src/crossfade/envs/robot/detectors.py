@@ -16,7 +16,7 @@ from .params import Randomisation, RobotParams, Settings, Weights
 from .robot_numpy import Robot
 from .state import State, Terms
 
-ROBOTS, STEPS = 8, 24
+ROBOTS, STEPS = 8, 12
 RANDOM = Randomisation(
     friction=(0.4, 1.2),
     mass=(0.8, 1.2),
@@ -120,16 +120,24 @@ def _ends(model: RobotModel, body: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _everything(params: RobotParams) -> RobotParams:
-    """With all that can be random and every weight in play."""
+    """With all that can be random, every weight in play, and targets beyond the limits of the joints."""
     weights = Weights(**{own.name: getattr(params.weights, own.name) or 0.1 for own in fields(Weights)})
     spans = {"forward": (0.2, 0.6), "sideways": (-0.1, 0.1), "turning": (-0.2, 0.2)}
-    return replace(params, randomisation=RANDOM, weights=weights, see_command=True, limit=STEPS // 2, **spans)
+    task = {"see_command": True, "limit": STEPS // 2, "scale": 2.0, **spans}
+    return replace(params, randomisation=RANDOM, weights=weights, **task)
 
 
 def _moved(params: RobotParams) -> Iterator[tuple[str, RobotParams]]:
     """The params with one setting moved, by its name; those that name things or say how to compute are left out."""
     kept = ("model", "physics", "callback", "joints", "feet", "home", "chunk")
-    away = {"least_height": 0.999, "least_upright": 0.9999, "most_velocity": 0.5, "limit": 3, "substeps": 1}
+    away = {
+        "least_height": 0.999,
+        "least_upright": 0.9999,
+        "most_velocity": 0.5,
+        "limit": 3,
+        "substeps": 1,
+        "scale": 1.0,
+    }
     for own in fields(params):
         value = getattr(params, own.name)
         if own.name in kept:
