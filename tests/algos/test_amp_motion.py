@@ -64,7 +64,7 @@ def test_a_quaternion_in_another_order_is_noticed():
 
 def test_a_transition_is_normalised_by_the_reference_alone():
     phi = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
-    found = from_features(phi, "float64")
+    found = from_features(phi, np.array([0.05, 0.05]), "float64")
     np.testing.assert_allclose(found.mean, [2.0, 1.0])
     np.testing.assert_allclose(found.deviation, [np.sqrt(8 / 3), 0.05])  # the second stands still
     np.testing.assert_allclose(found.transition[0], [-2 / np.sqrt(8 / 3), 0, 0, 0], atol=1e-12)

@@ -111,11 +111,15 @@ def amp_loss(bug: str | None = None) -> Twin:
 REWARD = dict.fromkeys(("D16 reward of other targets", "reward below 0", "reward of the score itself"), "forward")
 
 
+FAR = 10.0
+"""So far out that some scores are beyond the reach of any reward."""
+
+
 def amp_reward(bug: str | None = None) -> Twin:
     ours, theirs, mapping = models()
 
     def earned(discriminator, given):
-        score = discriminator(given.policy)
+        score = discriminator(FAR * given.policy)
         if bug == "D16 reward of other targets":
             return losses_jax.style_reward(score, "lsgan_01")
         if bug == "reward below 0":
@@ -124,7 +128,7 @@ def amp_reward(bug: str | None = None) -> Twin:
             return score
         return losses_jax.style_reward(score, CONFIG.convention)
 
-    forward = lambda d, given: losses_torch.style_reward(d(given.policy), CONFIG.convention)
+    forward = lambda d, given: losses_torch.style_reward(d(FAR * given.policy), CONFIG.convention)
     return Twin("amp_reward", torch=ours, jax=theirs, mapping=mapping, batches=batch, forward=(forward, earned))
 
 
@@ -147,9 +151,9 @@ FLOATING = Skeleton(("hip", "knee"), ("toe",))
 FRAMES = 12
 
 
-def motion(dtype: str) -> tuple[np.ndarray, ...]:
-    """Positions, velocities and heights of feet: a state more than there are steps, and fresh states."""
-    rng = np.random.default_rng(3)
+def motion(words: np.ndarray, dtype: str) -> tuple[np.ndarray, ...]:
+    """Positions, velocities and heights of feet from the words of a key: a state more than there are steps."""
+    rng = np.random.default_rng(words)
     qpos, qvel = rng.normal(size=(FRAMES + 1, FLOATING.nq)), rng.normal(size=(FRAMES + 1, FLOATING.nv))
     qpos[:, 3:7] /= np.linalg.norm(qpos[:, 3:7], axis=-1, keepdims=True)
     return tuple(array.astype(dtype) for array in (qpos, qvel, rng.uniform(-0.01, 0.03, (FRAMES + 1, 1))))
@@ -162,13 +166,13 @@ def amp_motion(bug: str | None = None) -> Twin:
 
     def host(_, key):
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
-        phi = features_numpy.features(*motion(dtype), FLOATING)
+        phi = features_numpy.features(*motion(key.numpy().astype(np.uint32), dtype), FLOATING)
         mean, deviation = (array.astype(dtype) for array in statistics)
         return {"transitions": features_numpy.transitions(phi[:-1], phi[1:], mean, deviation)}
 
     def compiled(_, key):
         dtype = "float64" if jax.config.jax_enable_x64 else "float32"  # pyright: ignore[reportAttributeAccessIssue]
-        qpos, qvel, feet = map(jnp.asarray, motion(dtype))
+        qpos, qvel, feet = map(jnp.asarray, motion(np.asarray(jax.random.key_data(key)), dtype))
         if bug == "D17 root velocity of unit length":
             length = jnp.linalg.norm(qvel[:, :3], axis=-1, keepdims=True)
             qvel = qvel.at[:, :3].set(qvel[:, :3] / jnp.broadcast_to(length, (len(qvel), 3)))

@@ -38,7 +38,7 @@ def reference(config: StyledPointConfig) -> Reference:
     """From 2 and from -2, one motion after the other."""
     x = 2 * 0.8 ** np.arange(9.0)
     ahead = np.stack([x, np.arange(9) / 8], -1)
-    return from_features(np.concatenate([ahead, ahead * (-1, 1)]), config.dtype)
+    return from_features(np.concatenate([ahead, ahead * (-1, 1)]), np.array([0.05, 0.05]), config.dtype)
 
 
 def watch(world: Any, state: Any) -> Any:

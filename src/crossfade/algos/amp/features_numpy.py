@@ -18,8 +18,6 @@ else:
 
 NEAR = 0.02
 """Metres above the ground at which a foot has no contact any more."""
-FLOOR = 0.05
-"""The least deviation by which a feature is divided: one that the reference holds still is not blown up."""
 FARTHEST = 5.0
 """Deviations from the mean at which a feature is clipped."""
 

@@ -30,6 +30,8 @@ class Leg:
     shank: float
     phase: float = 0.0
     """Share of a cycle by which it is ahead."""
+    bend: float = 1.0
+    """The sign of its knee's angle: 1 as people's knees bend, -1 the other way."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def leg_angles(
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
     """Hip, knee and ankle that bring the ankle to (x, z) from the hip, z being negative below it.
 
-    With r^2 = x^2 + z^2: cos(knee) = (r^2 - a^2 - b^2) / (2 a b) for the lengths a and b, and hip = atan2(-x, -z) -
-    atan2(b sin(knee), a + b cos(knee)). UsageError where the leg is too short.
+    With r^2 = x^2 + z^2: cos(knee) = (r^2 - a^2 - b^2) / (2 a b) for the lengths a and b, the knee has the sign `bend`,
+    and hip = atan2(-x, -z) - atan2(b sin(knee), a + b cos(knee)). UsageError where the leg is too short.
     """
     a, b = leg.thigh, leg.shank
     distance = np.sqrt(x * x + z * z)
@@ -86,7 +88,7 @@ def leg_angles(
             f"{distance.min():.3f} to {distance.max():.3f} m. Take a smaller speed or lift, a higher frequency, or "
             "another height."
         )
-    knee = np.arccos((distance**2 - a * a - b * b) / (2 * a * b))
+    knee = leg.bend * np.arccos((distance**2 - a * a - b * b) / (2 * a * b))
     hip = np.arctan2(-x, -z) - np.arctan2(b * np.sin(knee), a + b * np.cos(knee))
     return hip, knee, -(hip + knee)
 

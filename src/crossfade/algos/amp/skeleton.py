@@ -9,6 +9,13 @@ from typing import Literal
 
 from ...errors import UsageError
 
+POSITION, TURNING = 0.1, 0.5
+"""Floors of angles, rad, and of their velocities, rad/s."""
+HEIGHT, VELOCITY = 0.02, 0.1
+"""Floors of the root's height, m, and velocity, m/s."""
+CONTACT = 0.25
+"""Floor of contacts, which are from 0 to 1."""
+
 
 @dataclass(frozen=True)
 class Skeleton:
@@ -51,4 +58,19 @@ class Skeleton:
             *(f"root turning about {axis}" for axis in angular),
             "root height",
             *(f"contact of {foot}" for foot in self.feet),
+        )
+
+    @property
+    def floors(self) -> tuple[float, ...]:
+        """Of every feature the least deviation by which it is divided, in its own units: a robot is not as still as a
+        reference that holds a feature still."""
+        linear, angular = (3, 3) if self.base == "free" else (2, 1)
+        joints, feet = len(self.joints), len(self.feet)
+        return (
+            *[POSITION] * joints,
+            *[TURNING] * joints,
+            *[VELOCITY] * linear,
+            *[TURNING] * angular,
+            HEIGHT,
+            *[CONTACT] * feet,
         )

@@ -48,6 +48,17 @@ RECORD = System(
             "eval_every=500",
             "checkpoint_every=500",
         ),
+        # The same with a style reward: the manner of a gait of our own.
+        "styled": (
+            "n_envs=128",
+            "n_steps=40",
+            "steps=8000",
+            "style=amp",
+            "style.hidden=256,128",
+            "style.batch=256",
+            "eval_every=500",
+            "checkpoint_every=500",
+        ),
         # The biped of 11 joints with all that the published system randomises.
         "robust": ("env.model=sprig11", "n_envs=128", "n_steps=40", "steps=12000", *RANDOMISED),
     },

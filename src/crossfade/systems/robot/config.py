@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ...algos.amp.config import AMPConfig
 from ...algos.ppo.config import ContinuousPPOConfig
+from ...config import choice
 from ...envs.robot.params import RobotParams, Settings, as_settings
 from ...errors import UsageError
 from ...ranges import Count, Fraction, Natural, NotNegative
@@ -29,6 +31,8 @@ class RobotConfig(ContinuousPPOConfig):
     curriculum: bool = False
     """Commands widen as training goes on, in quarters of the schedule: the middle of the speeds, all of them, sideways,
     turning."""
+    style: AMPConfig | None = choice({"none": None, "amp": AMPConfig}, default="none")
+    """A style reward beside the task's: `style=amp` imitates a gait of our own, `style.clip=walk.npz` a user's."""
     eval_episodes: Count = 32
     """Episodes by which the greedy policy is judged, always the same ones."""
     n_envs: Count = 64
@@ -56,6 +60,8 @@ class RobotConfig(ContinuousPPOConfig):
         if self.level is not None:
             self._take_level(self.level)
         super().__post_init__()
+        if self.style is not None:
+            self.style.check_fits(self.n_envs * self.n_steps, self.devices, "style.")
 
     def _take_level(self, level: int) -> None:
         mode = LEVELS.get(level)
@@ -90,8 +96,9 @@ class RobotConfig(ContinuousPPOConfig):
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        path = Path(self.env.model)
-        return (path,) if path.suffix == ".xml" else ()
+        model, clip = Path(self.env.model), None if self.style is None else self.style.clip
+        own = (model,) if model.suffix == ".xml" else ()
+        return own if clip is None else (*own, Path(clip))
 
     @property
     def test_set(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ...algos.amp.health import Distance
 from ...envs.robot.kinematics_numpy import frames
 from ...envs.robot.params import RobotParams, Settings
 from ...envs.robot.robot_numpy import Robot
@@ -20,6 +21,7 @@ from ...ranges import Count, Positive
 from ...run.evaluation import Effort, Evaluation
 from .config import RobotConfig
 from .shown import animate
+from .style import distances
 
 EPISODES = 2026
 """Seed of the episodes by which policies are judged."""
@@ -95,6 +97,8 @@ def evaluate(config: RobotConfig, walker: Walker, effort: RobotEffort | None = N
     settings = config.env.settings(config.dtype)
     walked = walker(config.env, settings, config.eval_episodes)
     metrics = {f"eval/{name}": value for name, value in figures(config.env, walked).items()}
+    if config.style is not None:
+        metrics["eval/style_distance"] = style_distance(apart(config, walked))
     if effort is None:
         return Evaluation(metrics, _shown(walked), config.test_set)
     params = replace(config.env, physics=effort.physics or config.env.physics)
@@ -105,6 +109,8 @@ def evaluate(config: RobotConfig, walker: Walker, effort: RobotEffort | None = N
         "figures": figures(params, judged),
         "pushes": recovery(params, settings, walker, effort),
     }
+    if config.style is not None:
+        study["features"] = [distance._asdict() for distance in apart(config, judged)]
     animation = animate(params, _shown(judged))
     files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
     return Evaluation(metrics, _shown(judged), str(params), study=study, files=files)
@@ -139,6 +145,18 @@ def recovery(params: RobotParams, settings: Settings, walker: Walker, effort: Ro
             {"impulse": size, "stood": float(1 - pushed.fell.mean()), "distance": float(pushed.distance.mean())}
         )
     return found
+
+
+def apart(config: RobotConfig, walked: Walked) -> list[Distance]:
+    """How far every feature of the episodes is from the motion that is imitated."""
+    assert config.style is not None
+    ends = walked.steps.astype(int) + 1
+    return distances(config.env, config.style, [walked.qpos[:end, i] for i, end in enumerate(ends)])
+
+
+def style_distance(found: list[Distance]) -> float:
+    """The mean over features of their Kolmogorov-Smirnov distances; no discriminator has a say in it."""
+    return float(np.mean([distance.ks for distance in found]))
 
 
 def _shown(walked: Walked) -> dict[str, np.ndarray]:

@@ -1,11 +1,12 @@
 """Robots with PPO as the trainers see it, torch half. Twin: system_jax.py."""
 
+from ...algos.amp.hook_torch import StyleHook
 from ...algos.ppo.batch import Carry
 from ...algos.ppo.network_torch import ActorCritic
 from ...envs.robot.params import Settings
 from ...run.evaluation import Evaluation
 from ..ppo_torch import PPOSystem
-from . import evaluation
+from . import evaluation, style, watching_numpy
 from .config import RobotConfig
 from .evaluation import RobotEffort
 
@@ -14,7 +15,10 @@ class System(PPOSystem[RobotConfig]):
     """PPO on the robot of a config."""
 
     def __init__(self, config: RobotConfig):
-        super().__init__(config, config.env)
+        hook = None
+        if (own := config.style) is not None:
+            hook = StyleHook(own, config, style.reference_of(config.env, own, config.dtype), watching_numpy.watch)
+        super().__init__(config, config.env, hook=hook)
 
     def settings(self, step: int) -> Settings:
         return self.config.settings(step)

@@ -3,20 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...algos.amp.health import Distance, feature_report
 from ...run import RunDir
 from ...run.evaluation import Evaluation, Judged
 from .config import RobotConfig
 from .evaluation import RobotEffort
 
 HEAD = ("push, N s", "stood", "metres")
+FEATURES = "Features that are farthest from the reference: Kolmogorov-Smirnov distance, and the means of both."
 SAYS = "Pushed every 2 s in a random direction: the share of episodes without a fall, and how far they went."
 
 
 def judge(run: RunDir, config: RobotConfig, found: Evaluation, effort: RobotEffort) -> Judged:
-    """How it walks in one sentence, then the pushes."""
+    """How it walks in one sentence, then the pushes, and what is farthest from the motion that is imitated."""
     study = found.study
-    table = aligned([HEAD, *rows(study["pushes"])])
-    return Judged({"study": study}, [headline(study), "", *table, "", SAYS])
+    lines = [headline(study), "", *aligned([HEAD, *rows(study["pushes"])]), "", SAYS]
+    if features := study.get("features"):
+        report = feature_report([Distance(**row) for row in features])
+        lines += ["", *report.splitlines(), "", FEATURES]
+    return Judged({"study": study}, lines)
 
 
 def headline(study: Mapping[str, Any]) -> str:
