@@ -15,6 +15,7 @@ from crossfade.envs.world import BoundWorld, make_world
 from crossfade.errors import DataError, UsageError
 from crossfade.random import random_numpy as random
 from crossfade.registry import find
+from crossfade.run import RunDir
 from crossfade.run.settings import MODES
 from crossfade.systems.robot import style, watching_jax, watching_numpy
 from crossfade.systems.robot.config import RobotConfig
@@ -126,13 +127,13 @@ def test_clips_and_settings_that_do_not_fit_are_refused(tmp_path):
         apply(RobotConfig(), ("style=gail",))
 
 
-def test_an_evaluation_says_how_far_the_style_is_and_in_what():
+def test_an_evaluation_says_how_far_the_style_is_and_in_what(tmp_path):
     config = apply(settings("robot", "torch", "float32"), (*WORDS, "env.limit=20"))
     trainer = make_trainer(find("robot"), config)
     found = trainer.evaluate(RobotEffort(episodes=3))
     rows = found.study["features"]
     assert found.metrics["eval/style_distance"] > 0.3 and rows[0]["ks"] >= rows[-1]["ks"]
-    told = judge(None, config, found, RobotEffort())
+    told = judge(RunDir(tmp_path), config, found, RobotEffort())
     assert any(line.startswith(rows[0]["feature"]) for line in told.lines)
     clip = style.clip_of(config.env, config.style)
     same = style.distances(config.env, config.style, [clip.qpos])

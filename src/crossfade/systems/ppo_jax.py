@@ -53,8 +53,9 @@ class PPOSystem(Generic[Config]):
         self.actions = learner_jax.make_actions(config, self.world.action_space)
         self.names = action_names(params)
         self.key, self.init_key, _ = keys(config)
-        self.hook, compiled = hook, hook is not None and config.mode == "jax_full"
-        self.hook_data = sharing.place(hook.data, config.devices) if compiled else None
+        self.hook, self.hook_data = hook, None
+        if hook is not None and config.mode == "jax_full":
+            self.hook_data = sharing.place(hook.data, config.devices)
         self.use(data)
 
     def use(self, data: Any) -> None:

@@ -150,16 +150,16 @@ class PPOSystem(Generic[Config]):
         """One compiled step per minibatch."""
         records, hook = self.optimizer_records(0), self.hook
         step = compile(descent(policy, records[SOLE], self.loss, self.config.clip_norm))
-        hook_step = None if hook is None else compile(descent(policy, records[hook.name], hook.loss))
+        own = {} if hook is None else {hook.name: compile(descent(policy, records[hook.name], hook.loss))}
 
         def update(state: PureState, batch: Batch) -> tuple[PureState, Info]:
             rates = [torch.tensor(batch.learning_rate, dtype=torch.float64)]
             params, moments, held = state.params, state.moments[SOLE], dict(state.moments)
             hooked: Info = {}
 
-            def hook_once(one: Any) -> dict[str, Tensor]:
+            def own_once(name: str, one: Any) -> dict[str, Tensor]:
                 nonlocal params
-                params, held[hook.name], info = hook_step(params, held[hook.name], one)
+                params, held[name], info = own[name](params, held[name], one)
                 return info
 
             def once(index: Int[Tensor, " size"]) -> dict[str, Tensor]:
@@ -167,8 +167,8 @@ class PPOSystem(Generic[Config]):
                 params, moments, info = step(params, moments, self._weighted(batch.steps, index), rates)
                 return info
 
-            if hook is not None:
-                hooked = _over_batches(hook_once, batch.hooked)
+            for name in own:
+                hooked = _over_batches(partial(own_once, name), batch.hooked)
             info = over_epochs(once, batch.order, self.config)
             return PureState(params, {**held, SOLE: moments}), {**info, **hooked, **batch.info}
 

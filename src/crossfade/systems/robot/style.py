@@ -60,7 +60,7 @@ def legs(model: RobotModel) -> tuple[Leg, ...]:
     return tuple(_leg(model, foot) for foot in feet)
 
 
-def distances(env: RobotParams, style: AMPConfig, episodes: list[Float[np.ndarray, "n q"]]) -> list[Distance]:
+def distances(env: RobotParams, style: AMPConfig, episodes: list[Float[np.ndarray, "_ q"]]) -> list[Distance]:
     """How far each feature of these episodes is from the reference, the farthest first."""
     clip, model = clip_of(env, style), env.load()
     seen = lambda qpos: features(qpos, velocities(qpos, clip.fps, clip.skeleton), clearance(model, qpos), clip.skeleton)
