@@ -1,4 +1,4 @@
-"""What the contract cannot know of the robots: levels, curriculum, what is logged, judged, shown, exported, examined."""
+"""What the contract cannot know of the robots: levels, curriculum, what is logged, judged, shown and exported."""
 
 import io
 import json
@@ -33,9 +33,8 @@ SMALL = ("n_envs=4", "n_steps=8", "minibatches=2", "env.limit=20", "eval_episode
 def run(tmp_path_factory) -> Path:
     """A finished run of seconds."""
     folder = tmp_path_factory.mktemp("runs")
-    assert (
-        main(["train", "robot", *SMALL, "steps=2", "chunk=2", "mode=torch", "--quiet", "--runs-dir", str(folder)]) == 0
-    )
+    words = [*SMALL, "steps=2", "chunk=2", "mode=torch"]
+    assert main(["train", "robot", *words, "--quiet", "--runs-dir", str(folder)]) == 0
     return next(folder.glob("robot/*"))
 
 
