@@ -109,9 +109,6 @@ def _compile(name: str) -> Any:
         raise UsageError(f"{path}: expected an MJCF that MuJoCo can compile, got: {said}. Mend it there.") from error
     off = mujoco.mjtDisableBit
     mj.opt.disableflags |= off.mjDSBL_ACTUATION | off.mjDSBL_AUTORESET | off.mjDSBL_SENSOR
-    mj.geom_sameframe[:] = (
-        mujoco.mjtSameFrame.mjSAMEFRAME_NONE
-    )  # a ground that is raised must not be taken for its body
     return mj
 
 

@@ -140,6 +140,11 @@ class RobotModel:
         return sum(link.mass for link in self.links)
 
     @property
+    def up(self) -> int:
+        """Place in qpos of the height of the base."""
+        return 2 if self.base == "free" else 1
+
+    @property
     def joint_qpos(self) -> tuple[int, ...]:
         """Of each actuated joint its place in qpos."""
         return tuple(BASE_QPOS[self.base] + joint for joint in self.actuated)

@@ -47,12 +47,13 @@ def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation:
             "body_subtreemass": mj.body_subtreemass * variation.mass,
             "body_inertia": mj.body_inertia * variation.mass,
             "dof_damping": jnp.where(joints, mj.dof_damping + variation.damping, mj.dof_damping),
-            "geom_pos": mj.geom_pos.at[touching[0], 2].set(variation.terrain),
         }
     )
+    ground = np.eye(model.nq, dtype=body.qpos.dtype)[model.up]  # MuJoCo's stays at 0: the robots go down
+    terrain = variation.terrain * ground
     force = jnp.zeros_like(body.qvel).at[np.array(model.joint_qvel)].set(torque)
     before = nominal.replace(
-        qpos=body.qpos,
+        qpos=body.qpos - terrain,
         qvel=body.qvel,
         qacc_warmstart=body.warmstart,
         qfrc_applied=force,
@@ -60,7 +61,7 @@ def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation:
     )
     with jax.numpy_rank_promotion("allow"):
         after = mjx.step(varied, before)
-    return Body(after.qpos, after.qvel, (after.qvel - body.qvel) / model.timestep)
+    return Body(after.qpos + terrain, after.qvel, (after.qvel - body.qvel) / model.timestep)
 
 
 def _mjx() -> Any:

@@ -45,8 +45,9 @@ class Engine:
         varied = np.stack([np.reshape(part, -1) for part in variation], -1).astype(np.float64)
         finite = np.isfinite(np.concatenate([qpos, qvel, warmstart, drive, varied], -1)).all(-1)
         self._vary(varied, finite)
+        terrain = varied[:, 3:] * np.eye(model.nq)[model.up]  # MuJoCo's ground stays at 0: the robots go down
         before = np.zeros((robots, mujoco.mj_stateSize(self._nominal, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
-        before[:, 1 : 1 + model.nq] = np.where(finite[:, None], qpos, model.home)
+        before[:, 1 : 1 + model.nq] = np.where(finite[:, None], qpos - terrain, model.home)
         before[:, 1 + model.nq : 1 + model.nq + model.nv] = np.where(finite[:, None], qvel, 0)
         force = np.zeros((robots, 1, model.nv))
         force[:, 0, list(model.joint_qvel)] = np.where(finite[:, None], drive, 0)
@@ -65,7 +66,7 @@ class Engine:
         )
         after[~finite] = np.nan
         place, speed = after[:, 0, 1 : 1 + model.nq], after[:, 0, 1 + model.nq : 1 + model.nq + model.nv]
-        found = Body(place, speed, (speed - qvel) / model.timestep)
+        found = Body(place + terrain, speed, (speed - qvel) / model.timestep)
         return Body(*(new.astype(old.dtype).reshape(old.shape) for new, old in zip(found, body, strict=True)))
 
     def _vary(self, wanted: Float[np.ndarray, "robots 4"], finite: Bool[np.ndarray, " robots"]) -> None:
@@ -76,13 +77,12 @@ class Engine:
             self._varied = np.concatenate([self._varied, np.full((more, wanted.shape[1]), np.nan)])
         nominal, joints = self._nominal, slice(BASE_QVEL[self.model.base], None)
         for robot in np.flatnonzero((self._varied[: len(wanted)] != wanted).any(-1) & finite):
-            mj, (friction, mass, damping, terrain) = self._models[robot], wanted[robot]
+            mj, (friction, mass, damping, _) = self._models[robot], wanted[robot]
             mj.geom_friction[self._touching, 0] = friction
             mj.body_mass[:] = nominal.body_mass * mass
             mj.body_subtreemass[:] = nominal.body_subtreemass * mass
             mj.body_inertia[:] = nominal.body_inertia * mass
             mj.dof_damping[joints] = nominal.dof_damping[joints] + damping
-            mj.geom_pos[self._touching[0], 2] = terrain
             self._varied[robot] = wanted[robot]
 
 
