@@ -94,7 +94,8 @@ def test_a_reset_is_alive(name):
     compiled = robot_jax.Robot(world.params)
     settings = Settings(*map(jnp.asarray, world.params.settings()))
     run = jax.jit(lambda state, action: compiled.step(None, settings, state, action)[1].terminated)
-    start = compiled.begin(None, settings, random.uniform(random.key(0), (64, world.start_numbers), "float32"))
+    uniform = random.uniform(random.key(0), (64, world.start_numbers), "float32")
+    start = compiled.begin(None, settings, jnp.asarray(uniform))
     assert not run(start, jnp.zeros((64, world.model.nu), "float32")).any()
 
 
