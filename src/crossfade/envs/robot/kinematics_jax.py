@@ -55,7 +55,7 @@ def _side_by_side(poses: list[Pose]) -> Pose:
     return jnp.stack(rotations, -2), jnp.stack(origins, -2)
 
 
-def _along(group: Group, angle: Float[Array, "depth chains lanes"], pose: Pose) -> Pose:
+def _along(group: Group, angle: Float[Array, "depth chains lanes"], pose: Pose) -> tuple[Array, Array]:
     """Poses of the links of chains, (depth, ...), from the pose that each hangs from."""
 
     def further(pose: Pose, link: tuple[Array, ...]) -> tuple[Pose, Pose]:

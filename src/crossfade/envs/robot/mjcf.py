@@ -5,6 +5,7 @@ hinges elsewhere, feet that are spheres, a horizontal plane as ground. Torques a
 of the file's actuators only their joints and limits are read. What is refused is named, with what to do.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
@@ -23,6 +24,8 @@ COLLIDING = ("plane", "sphere", "capsule")
 """Kinds of geoms that may collide: those that MJX has cheap and exact contacts for."""
 PLANAR = (("slide", (1.0, 0.0, 0.0)), ("slide", (0.0, 0.0, 1.0)), ("hinge", (0.0, 1.0, 0.0)))
 """Kinds and axes of the joints of a planar base, in their order."""
+NOT_FINITE = re.compile(r'\w+="[-+.\d\se]*\b(nan|inf)\b[^"]*"', re.IGNORECASE)
+"""An attribute of numbers among which one is not finite."""
 
 
 def load(
@@ -97,6 +100,8 @@ def _compile(name: str) -> Any:
     elif not path.is_file():
         known = f"one of {', '.join(ROBOTS)} or the path of an MJCF"
         raise UsageError(f"robot: expected {known}, got {name!r}, which is no file.{nearest(name, ROBOTS)}")
+    lost = NOT_FINITE.search(path.read_text(errors="replace"))  # MuJoCo would take the default in its place
+    _refuse(lost is not None, f"{path}: expected finite numbers, got {lost and lost[0]}. Mend it there.")
     try:
         mj = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
@@ -104,6 +109,9 @@ def _compile(name: str) -> Any:
         raise UsageError(f"{path}: expected an MJCF that MuJoCo can compile, got: {said}. Mend it there.") from error
     off = mujoco.mjtDisableBit
     mj.opt.disableflags |= off.mjDSBL_ACTUATION | off.mjDSBL_AUTORESET | off.mjDSBL_SENSOR
+    mj.geom_sameframe[:] = (
+        mujoco.mjtSameFrame.mjSAMEFRAME_NONE
+    )  # a ground that is raised must not be taken for its body
     return mj
 
 
@@ -124,7 +132,7 @@ def _bytes(mj: Any) -> bytes:
     return room.tobytes()
 
 
-def _refuse(wrong: bool, message: str) -> None:
+def _refuse(wrong: bool | np.bool, message: str) -> None:
     if wrong:
         raise UsageError(message)
 
@@ -195,9 +203,6 @@ def _refuse_what_is_unknown(mj: Any, base: str) -> None:
         _refuse(count > 0, f"{what}: expected none, got {count}. Remove them.")
     euler = mj.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER
     _refuse(not euler, 'integrator: expected Euler, got another. Write <option integrator="Euler"/>.')
-    numbers = (mj.body_pos, mj.body_mass, mj.body_inertia, mj.jnt_range, mj.dof_damping, mj.dof_armature)
-    finite = all(np.isfinite(array).all() for array in (*numbers, mj.geom_size, mj.opt.gravity))
-    _refuse(not finite, "robot: expected finite numbers, got some that are not. Look for nan and inf in the MJCF.")
 
 
 def _floor(mj: Any) -> int:

@@ -4,8 +4,10 @@ A spatial vector has six numbers: angular, then linear, in the axes of the world
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+Constant = Array | np.ndarray
 TINY = 1e-12
 """What is added to squares under a root, so that it can be divided by."""
 
@@ -22,12 +24,12 @@ def skew(a: Float[Array, "3 ..."]) -> Float[Array, "3 3 ..."]:
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
-def apply(matrix: Float[Array, "n m ..."], vector: Float[Array, "m ..."]) -> Float[Array, "n ..."]:
+def apply(matrix: Float[Array, "n m ..."], vector: Float[Constant, "m ..."]) -> Float[Array, "n ..."]:
     """matrix vector."""
     return (matrix * vector[None]).sum(1)
 
 
-def matmul(a: Float[Array, "n m ..."], b: Float[Array, "m k ..."]) -> Float[Array, "n k ..."]:
+def matmul(a: Float[Array, "n m ..."], b: Float[Constant, "m k ..."]) -> Float[Array, "n k ..."]:
     """a b."""
     return (a[:, :, None] * b[None]).sum(1)
 

@@ -1,6 +1,6 @@
 """Two physics, each in NumPy and in JAX: `mujoco_numpy.py | mujoco_jax.py` and `aba_numpy.py | aba_jax.py`."""
 
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ....errors import UsageError, nearest
 from ....loading import load_attribute
@@ -9,6 +9,7 @@ from ..model import Body, RobotModel, Variation
 Physics = Literal["mujoco", "aba"]
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Physics of a robot: the face that all four have. Any number of robots at once, `*batch`, also none."""
 
@@ -23,7 +24,7 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(model: RobotModel, physics: Physics, side: Literal["numpy", "jax"]) -> Engine:
+def make_engine(model: RobotModel, physics: Physics | str, side: Literal["numpy", "jax"]) -> Engine:
     """The physics of a robot on one side; no other framework is imported."""
     if physics not in get_args(Physics):
         known = get_args(Physics)

@@ -1,6 +1,8 @@
 """MuJoCo in JAX, by MJX. Twin: mujoco_numpy.py."""
 
+import contextlib
 import functools
+import io
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -56,13 +58,15 @@ def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation:
         qfrc_applied=force,
         time=jnp.zeros_like(nominal.time),
     )
-    after = mjx.step(varied, before)
+    with jax.numpy_rank_promotion("allow"):
+        after = mjx.step(varied, before)
     return Body(after.qpos, after.qvel, (after.qvel - body.qvel) / model.timestep)
 
 
 def _mjx() -> Any:
     try:
-        return import_module("mujoco.mjx")
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints that its back end for GPUs is not installed
+            return import_module("mujoco.mjx")
     except ModuleNotFoundError as error:
         raise UsageError("physics=mujoco in JAX needs MJX: pip install 'crossfade[mjx]'.") from error
 
