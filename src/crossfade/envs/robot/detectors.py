@@ -123,21 +123,14 @@ def _everything(params: RobotParams) -> RobotParams:
     """With all that can be random, every weight in play, and joints that begin beyond their limits."""
     weights = Weights(**{own.name: getattr(params.weights, own.name) or 0.1 for own in fields(Weights)})
     spans = {"forward": (0.2, 0.6), "sideways": (-0.1, 0.1), "turning": (-0.2, 0.2)}
-    task = {"see_command": True, "limit": STEPS // 2, "spread": 2.0, "substeps": 1, **spans}
+    task = {"see_command": True, "limit": STEPS // 2, "spread": 0.9, "substeps": 1, **spans}
     return replace(params, randomisation=RANDOM, weights=weights, **task)
 
 
 def _moved(params: RobotParams) -> Iterator[tuple[str, RobotParams]]:
     """The params with one setting moved, by its name; those that name things or say how to compute are left out."""
     kept = ("model", "physics", "callback", "joints", "feet", "home", "chunk")
-    away = {
-        "least_height": 0.999,
-        "least_upright": 0.9999,
-        "most_velocity": 0.5,
-        "limit": 3,
-        "substeps": 1,
-        "scale": 1.0,
-    }
+    away = {"least_height": 0.999, "least_upright": 0.9999, "most_velocity": 0.5, "limit": 3, "substeps": 2}
     for own in fields(params):
         value = getattr(params, own.name)
         if own.name in kept:
