@@ -93,9 +93,10 @@ def test_a_reset_is_alive(name):
     assert len(np.unique(state.body.qpos, axis=0)) == 64  # every episode begins elsewhere
     compiled = robot_jax.Robot(world.params)
     settings = Settings(*map(jnp.asarray, world.params.settings()))
-    run = jax.jit(lambda state, action: compiled.step(None, settings, state, action)[1].terminated)
-    start = compiled.begin(None, settings, random.uniform(random.key(0), (64, world.start_numbers), "float32"))
-    assert not run(start, jnp.zeros((64, world.model.nu), "float32")).any()
+    uniform = random.uniform(random.key(0), (64, world.start_numbers), "float32")
+    still = jnp.zeros((64, world.model.nu), "float32")
+    run = jax.jit(lambda uniform: compiled.step(None, settings, compiled.begin(None, settings, uniform), still)[1])
+    assert not run(jnp.asarray(uniform)).terminated.any()
 
 
 def test_falls_are_noticed_compiled_as_in_python():

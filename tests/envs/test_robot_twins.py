@@ -54,11 +54,12 @@ def test_motion_observation_and_every_term_on_ten_thousand_states(name, x64):
     command, effort, fallen = rng.normal(size=(N, 3)), rng.random(N), rng.random(N) < 0.5
     seen = observation_numpy.observation(model, body, ours, action, phase, command)
     given = jax.tree.map(jnp.asarray, (there, theirs, action, phase, command))
-    np.testing.assert_allclose(seen, observation_jax.observation(model, *given), rtol=1e-12, atol=1e-12)
+    observation = jax.jit(observation_jax.observation, static_argnums=0)
+    np.testing.assert_allclose(seen, observation(model, *given), rtol=1e-12, atol=1e-12)
     assert seen.shape == (N, 3 * model.nu + 14)
     worth = reward_numpy.terms(model, body, ours, command, effort, action, last, fallen)
     given = jax.tree.map(jnp.asarray, (there, theirs, command, effort, action, last, fallen))
-    compiled = reward_jax.terms(model, *given)
+    compiled = jax.jit(reward_jax.terms, static_argnums=0)(model, *given)
     for term, mine, other in zip(Terms._fields, worth, compiled, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-14, err_msg=term)
         assert np.ptp(mine) > 0, term
@@ -118,12 +119,14 @@ def test_pushes_and_noise_are_the_same_from_one_key(dtype):
         key, t = rng.integers(0, 2**23, (64, 2)).astype(np.uint32), np.arange(64, dtype=np.int32)
         for name in ("stilt6", "sprig11"):
             pushed = randomisation_numpy.impulse(load(name), ranges, key, t, dtype)
-            given = randomisation_jax.impulse(load(name), ranges, jnp.asarray(key), jnp.asarray(t), dtype)
+            draw = jax.jit(randomisation_jax.impulse, static_argnums=(0, 1, 4))
+            given = draw(load(name), ranges, jnp.asarray(key), jnp.asarray(t), dtype)
             np.testing.assert_allclose(pushed, given, rtol=1e-6 if dtype == "float32" else 1e-14, atol=1e-7)
             size = np.linalg.norm(pushed, axis=-1)
             assert ranges.push[0] <= size.min() and size.max() <= ranges.push[1] and size.std() > 0.05
         seen = randomisation_numpy.noise(ranges, key, t, 44, dtype)
-        there = randomisation_jax.noise(ranges, jnp.asarray(key), jnp.asarray(t), 44, dtype)
+        draw = jax.jit(lambda key, t: randomisation_jax.noise(ranges, key, t, 44, dtype))
+        there = draw(jnp.asarray(key), jnp.asarray(t))
         np.testing.assert_allclose(seen, there, rtol=1e-6 if dtype == "float32" else 1e-13, atol=1e-9)
         assert 0.018 < seen.std() < 0.022
         assert not np.array_equal(seen[0], randomisation_numpy.noise(ranges, key, t + 1, 44, dtype)[0])
@@ -145,13 +148,15 @@ def test_one_robot_alone_goes_as_among_others(x64):
     )
 
 
+@pytest.mark.slow
 def test_chunks_change_nothing(x64):
     params = randomised(chunk=4)
     whole, chunked = robot_jax.Robot(replace(params, chunk=0)), robot_jax.Robot(params)
     settings = params.settings("float64")
     state = jax.tree.map(jnp.asarray, states(robot_numpy.Robot(params), 12))
     action = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (12, whole.model.nu)))
-    close(whole.step(None, settings, state, action), chunked.step(None, settings, state, action), 1e-10)
+    run = lambda world: jax.jit(lambda state, action: world.step(None, settings, state, action))(state, action)
+    close(run(whole), run(chunked), 1e-10)
 
 
 def test_a_callback_steps_the_host(x64):

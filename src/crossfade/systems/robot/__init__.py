@@ -36,11 +36,19 @@ RECORD = System(
         # A minute's climb of the planar biped: small enough for the slowest mode.
         "demo": ("n_envs=16", "n_steps=16", "hidden=32", "steps=60", "eval_every=20", "env.limit=200"),
         # The planar biped learns to walk: half an hour on two cores.
-        "walk": ("n_envs=128", "n_steps=40", "steps=8000", "eval_every=500", "checkpoint_every=500"),
+        "walk": (
+            "n_envs=128",
+            "n_steps=40",
+            "log_std_start=-1",
+            "steps=8000",
+            "eval_every=500",
+            "checkpoint_every=500",
+        ),
         # Faster, at speeds that are commanded and seen.
         "brisk": (
             "n_envs=128",
             "n_steps=40",
+            "log_std_start=-1",
             "steps=12000",
             "env.forward=0.2,1",
             "env.see_command=true",
@@ -65,7 +73,7 @@ RECORD = System(
             "checkpoint_every=500",
         ),
         # The biped of 11 joints with all that the published system randomises.
-        "robust": ("env.model=sprig11", "n_envs=128", "n_steps=40", "steps=12000", *RANDOMISED),
+        "robust": ("env.model=sprig11", "n_envs=128", "n_steps=40", "log_std_start=-1", "steps=12000", *RANDOMISED),
     },
     headline=(
         Measure("eval/distance", "metres", "higher"),
