@@ -307,10 +307,10 @@ def test_numbers_that_are_not_finite_stay_in_their_robot(physics, field):
 
 
 def test_our_physics_survive_wild_actions():
-    """Full torques at random for 2 s, through falls: no number is lost."""
+    """Full torques at random for 1 s, through falls: no number is lost."""
     model = load("sprig11")
-    engine, body, rng = aba_numpy.Engine(model), scattered(model, 32), np.random.default_rng(2)
-    for _ in range(500):
-        torque = rng.uniform(-1, 1, (32, model.nu)) * model.torque_limit
-        body = engine.step(body, torque, various(model, 32))
+    engine, body, rng = aba_numpy.Engine(model), scattered(model, 16), np.random.default_rng(2)
+    for _ in range(250):
+        torque = rng.uniform(-1, 1, (16, model.nu)) * model.torque_limit
+        body = engine.step(body, torque, various(model, 16))
     assert np.isfinite(body.qpos).all() and np.abs(body.qvel).max() < 200

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 Vector = tuple[float, float, float]
 Matrix = tuple[Vector, Vector, Vector]
+ZERO: Vector = (0.0, 0.0, 0.0)
 
 BASE_QPOS = {"free": 7, "planar": 3}
 """Numbers of qpos that are the pose of the base."""
@@ -138,6 +139,11 @@ class RobotModel:
     def mass(self) -> float:
         """Of all links, kg."""
         return sum(link.mass for link in self.links)
+
+    @property
+    def up(self) -> int:
+        """Place in qpos of the height of the base."""
+        return 2 if self.base == "free" else 1
 
     @property
     def joint_qpos(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class Engine:
 def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation: Variation) -> Body:
     """One robot."""
     mjx = _mjx()
-    mj, touching, nominal = _nominal(model, str(body.qpos.dtype), jax.config.jax_enable_x64)
+    mj, touching, nominal = _nominal(model, str(body.qpos.dtype), str(jnp.result_type(float)))
     joints = np.arange(len(mj.dof_damping)) >= BASE_QVEL[model.base]
     varied = mj.tree_replace(
         {
@@ -47,12 +47,13 @@ def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation:
             "body_subtreemass": mj.body_subtreemass * variation.mass,
             "body_inertia": mj.body_inertia * variation.mass,
             "dof_damping": jnp.where(joints, mj.dof_damping + variation.damping, mj.dof_damping),
-            "geom_pos": mj.geom_pos.at[touching[0], 2].set(variation.terrain),
         }
     )
+    ground = np.eye(model.nq, dtype=body.qpos.dtype)[model.up]  # MuJoCo's stays at 0: the robots go down
+    terrain = variation.terrain * ground
     force = jnp.zeros_like(body.qvel).at[np.array(model.joint_qvel)].set(torque)
     before = nominal.replace(
-        qpos=body.qpos,
+        qpos=body.qpos - terrain,
         qvel=body.qvel,
         qacc_warmstart=body.warmstart,
         qfrc_applied=force,
@@ -60,7 +61,7 @@ def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation:
     )
     with jax.numpy_rank_promotion("allow"):
         after = mjx.step(varied, before)
-    return Body(after.qpos, after.qvel, (after.qvel - body.qvel) / model.timestep)
+    return Body(after.qpos + terrain, after.qvel, (after.qvel - body.qvel) / model.timestep)
 
 
 def _mjx() -> Any:
@@ -72,8 +73,11 @@ def _mjx() -> Any:
 
 
 @functools.cache
-def _nominal(model: RobotModel, dtype: str, x64: bool) -> tuple[Any, Any, Any]:
-    """MJX's model and data of a robot, in this dtype; and the geoms that are the ground and the feet."""
+def _nominal(model: RobotModel, dtype: str, widest: str) -> tuple[Any, Any, Any]:
+    """MJX's model and data of a robot, in this dtype; and the geoms that are the ground and the feet.
+
+    `widest` is what JAX allows at the time: MJX makes its own arrays of it.
+    """
     mjx, mj = _mjx(), compiled(model)
     cast = lambda part: part.astype(dtype) if isinstance(part, jax.Array) and part.dtype.kind == "f" else part
     with jax.ensure_compile_time_eval():

@@ -2,12 +2,11 @@
 
 import copy
 import os
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
-from mujoco.rollout import Rollout
 
 from ..mjcf import compiled, ground_and_feet
 from ..model import BASE_QVEL, Body, RobotModel, Variation
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 else:
     Array = np.ndarray | np.generic
 
+mujoco: Any = import_module("mujoco")
+rollout: Any = import_module("mujoco.rollout")
 _APPLIED = int(mujoco.mjtState.mjSTATE_QFRC_APPLIED)
 
 
@@ -33,8 +34,8 @@ class Engine:
         self._touching = ground_and_feet(self._nominal, model)
         self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._data = [mujoco.MjData(self._nominal) for _ in range(self._threads)]
-        self._pool = Rollout(nthread=self._threads if self._threads > 1 else 0)
-        self._models: list[mujoco.MjModel] = []  # one for each robot of the largest batch so far
+        self._pool = rollout.Rollout(nthread=self._threads if self._threads > 1 else 0)
+        self._models: list[Any] = []  # one for each robot of the largest batch so far
         self._varied = np.empty((0, len(Variation._fields)))  # what each of them is varied by
 
     def step(self, body: Body, torque: Float[Array, "*batch nu"], variation: Variation) -> Body:
@@ -43,10 +44,11 @@ class Engine:
         qpos, qvel, warmstart, drive = (_rows(part) for part in (*body, torque))
         robots = len(qpos)
         varied = np.stack([np.reshape(part, -1) for part in variation], -1).astype(np.float64)
-        finite = np.isfinite(np.concatenate([qpos, qvel, warmstart, drive, varied], -1)).all(-1)
+        finite = np.asarray(np.isfinite(np.concatenate([qpos, qvel, warmstart, drive, varied], -1)).all(-1))
         self._vary(varied, finite)
+        terrain = varied[:, 3:] * np.eye(model.nq)[model.up]  # MuJoCo's ground stays at 0: the robots go down
         before = np.zeros((robots, mujoco.mj_stateSize(self._nominal, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
-        before[:, 1 : 1 + model.nq] = np.where(finite[:, None], qpos, model.home)
+        before[:, 1 : 1 + model.nq] = np.where(finite[:, None], qpos - terrain, model.home)
         before[:, 1 + model.nq : 1 + model.nq + model.nv] = np.where(finite[:, None], qvel, 0)
         force = np.zeros((robots, 1, model.nv))
         force[:, 0, list(model.joint_qvel)] = np.where(finite[:, None], drive, 0)
@@ -65,7 +67,7 @@ class Engine:
         )
         after[~finite] = np.nan
         place, speed = after[:, 0, 1 : 1 + model.nq], after[:, 0, 1 + model.nq : 1 + model.nq + model.nv]
-        found = Body(place, speed, (speed - qvel) / model.timestep)
+        found = Body(place + terrain, speed, (speed - qvel) / model.timestep)
         return Body(*(new.astype(old.dtype).reshape(old.shape) for new, old in zip(found, body, strict=True)))
 
     def _vary(self, wanted: Float[np.ndarray, "robots 4"], finite: Bool[np.ndarray, " robots"]) -> None:
@@ -76,13 +78,12 @@ class Engine:
             self._varied = np.concatenate([self._varied, np.full((more, wanted.shape[1]), np.nan)])
         nominal, joints = self._nominal, slice(BASE_QVEL[self.model.base], None)
         for robot in np.flatnonzero((self._varied[: len(wanted)] != wanted).any(-1) & finite):
-            mj, (friction, mass, damping, terrain) = self._models[robot], wanted[robot]
+            mj, (friction, mass, damping, _) = self._models[robot], wanted[robot]
             mj.geom_friction[self._touching, 0] = friction
             mj.body_mass[:] = nominal.body_mass * mass
             mj.body_subtreemass[:] = nominal.body_subtreemass * mass
             mj.body_inertia[:] = nominal.body_inertia * mass
             mj.dof_damping[joints] = nominal.dof_damping[joints] + damping
-            mj.geom_pos[self._touching[0], 2] = terrain
             self._varied[robot] = wanted[robot]
 
 
