@@ -79,7 +79,7 @@ def test_promises_are_kept_by_ratios_within_rounds():
 
 
 def test_arithmetic_of_a_step():
-    """44 inputs, trunk 64-64, actor 11, critic 1: forward 2 (44 64 + 64 64 + 64 12), learning thrice that, four times."""
+    """44 inputs, trunk 64-64, actor 11, critic 1: forward 2 (44 64 + 64 64 + 64 12), and four times thrice that."""
     forward = 2 * (44 * 64 + 64 * 64 + 64 * 12)
     found = bench.flops_per_step(bench.SIZES)
     assert 1 + 4 * 2.5 < found / forward < 1 + 4 * 3
