@@ -1,6 +1,7 @@
 """A world as an environment of Brax, and Brax's PPO on it."""
 
 import contextlib
+import io
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -12,11 +13,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from ...errors import UsageError
+from ..host_jax import HostWorld
 from ..world import BoundWorld, Continuous, Outcome, WorldParams, make_world
 
 try:
-    envs: Any = import_module("brax.envs.base")
-    training: Any = import_module("brax.envs.wrappers.training")
+    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that its back end for GPUs is not installed
+        envs: Any = import_module("brax.envs.base")
+        training: Any = import_module("brax.envs.wrappers.training")
 except ModuleNotFoundError as error:
     raise UsageError("this needs Brax: pip install 'crossfade[brax]'.") from error
 
@@ -28,10 +31,12 @@ class WorldEnv(envs.Env):
     """One environment of a world with continuous actions, or as many as `reset` is given keys.
 
     Episodes are cut by Brax, after its `episode_length`: a world that cuts them itself must do so no earlier.
+    `host`: the world's NumPy half, called from the compiled program; it has neither data nor settings.
     """
 
-    def __init__(self, params: WorldParams, data: Any = None, settings: Any = None):
-        self.world = BoundWorld(make_world(params, "jax"), data, settings)
+    def __init__(self, params: WorldParams, data: Any = None, settings: Any = None, *, host: bool = False):
+        world = HostWorld(params) if host else make_world(params, "jax")
+        self.world = BoundWorld(world, data, settings)
         space = self.world.world.action_space
         if not isinstance(space, Continuous):
             raise UsageError(f"Brax: expected a world with continuous actions, got {space}. Train it with trainer=own.")
@@ -92,11 +97,11 @@ def wrap(env: Any, episode_length: int = 1000, action_repeat: int = 1, randomiza
     return training.AutoResetWrapper(training.EpisodeWrapper(env, episode_length, action_repeat))
 
 
-def train(params: WorldParams, data: Any = None, settings: Any = None, **options: Any) -> tuple[Any, Any, Any]:
+def train(env: WorldEnv, **options: Any) -> tuple[Any, Any, Any]:
     """`brax.training.agents.ppo.train` on a world, with its own options: (make_policy, parameters, metrics)."""
     ppo = import_module("brax.training.agents.ppo.train")
     with replicating():
-        return ppo.train(environment=WorldEnv(params, data, settings), wrap_env_fn=wrap, **options)
+        return ppo.train(environment=env, wrap_env_fn=wrap, **options)
 
 
 @contextlib.contextmanager

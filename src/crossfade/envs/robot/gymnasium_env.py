@@ -24,6 +24,8 @@ except ModuleNotFoundError as error:
     raise UsageError("this environment needs Gymnasium: pip install 'crossfade[gymnasium]'.") from error
 
 ID = "crossfade/Robot-v0"
+LARGEST = 1e6
+"""Bound of the observation, far beyond what a robot sees before its episode ends: checkers want one."""
 
 
 class RenderModeError(UsageError, TypeError):
@@ -40,7 +42,7 @@ class RobotEnv(gymnasium.Env):
             raise RenderModeError(f"render_mode: expected 'rgb_array' or None, got {render_mode!r}.")
         self.params, self.render_mode = params or RobotParams(), render_mode
         self.robot, self.settings, self.state = Robot(self.params), self.params.settings(), None
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.robot.observation_dim,), np.float32)
+        self.observation_space = gymnasium.spaces.Box(-LARGEST, LARGEST, (self.robot.observation_dim,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1, 1, (self.robot.model.nu,), np.float32)
 
     def reset(

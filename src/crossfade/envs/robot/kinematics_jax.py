@@ -66,5 +66,6 @@ def _along(group: Group, angle: Float[Array, "depth chains lanes"], pose: Pose) 
         rotation = rotation + matmul(rotation, turn * sine[None, None] + turn2 * rest[None, None])
         return (rotation, origin), (rotation, origin)
 
-    links = jnp.sin(angle), 1 - jnp.cos(angle), group.position, group.rotation, group.turn, group.turn2
+    fixed = group.position, group.rotation, group.turn, group.turn2
+    links: tuple[Array, ...] = jax.tree.map(jnp.asarray, (jnp.sin(angle), 1 - jnp.cos(angle), *fixed))
     return jax.lax.scan(further, pose, links)[1]

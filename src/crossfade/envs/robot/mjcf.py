@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...errors import UsageError, nearest
-from .model import BASE_QPOS, Foot, Link, Matrix, RobotModel, Vector
+from .model import BASE_QPOS, ZERO, Foot, Link, Matrix, RobotModel, Vector
 
 ROBOTS = ("sprig11", "tuft8", "stilt6")
 """Robots of our own: a biped, a quadruped, and a biped that stays in a plane."""
@@ -70,7 +70,7 @@ def _read(
     return RobotModel(
         name=mj.names.split(b"\0", 1)[0].decode() or Path(name).stem,
         base=base,
-        offset=(0.0, 0.0, 0.0) if base == "free" else _vector(mj.body_pos[1]),
+        offset=ZERO if base == "free" else _vector(mj.body_pos[1]),
         links=links,
         feet=tuple(_foot(mj, sphere, places) for sphere in spheres),
         joints=tuple(mj.joint(joint).name for joint in actuated),
@@ -317,7 +317,7 @@ def _link(mj: Any, body: int, base: str, places: list[Place]) -> Link:
     inertia = sum(own + part * _parallel(centre - com) for part, centre, own in parts)
     common = {"name": mj.body(body).name, "mass": float(mass), "com": _vector(com), "inertia": _matrix(inertia)}
     if body == 1:
-        return Link(parent=-1, position=(0.0,) * 3, rotation=_matrix(np.eye(3)), axis=(0.0,) * 3, **common)
+        return Link(parent=-1, position=ZERO, rotation=_matrix(np.eye(3)), axis=ZERO, **common)
     joint, dof = int(mj.body_jntadr[body]), int(mj.body_dofadr[body])
     lower, upper = mj.jnt_range[joint] if mj.jnt_limited[joint] else (-np.inf, np.inf)
     return Link(

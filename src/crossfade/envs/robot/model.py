@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 Vector = tuple[float, float, float]
 Matrix = tuple[Vector, Vector, Vector]
+ZERO: Vector = (0.0, 0.0, 0.0)
 
 BASE_QPOS = {"free": 7, "planar": 3}
 """Numbers of qpos that are the pose of the base."""

@@ -169,12 +169,29 @@ class Robot:
         """The step of the NumPy twin, on the host."""
         from .robot_numpy import Robot as HostRobot
 
-        host = HostRobot(self.params)
-
-        def call(*given: Any) -> Any:
-            found = host.step(None, *jax.tree.map(np.asarray, given))
-            return jax.tree.map(lambda x, like: np.asarray(x, like.dtype), found, shapes)
-
-        given = settings, state, action
+        host, given = HostRobot(self.params), (settings, state, action)
+        inputs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), given)
         shapes = jax.eval_shape(lambda settings, state, action: self._step(state, action), *given)
-        return jax.pure_callback(call, shapes, *given, vmap_method="expand_dims")
+
+        def call(given: Any) -> Any:
+            found = host.step(None, *jax.tree.map(lambda x, like: np.asarray(x).view(like.dtype), given, inputs))
+            return jax.tree.map(lambda x, like: np.asarray(x, like.dtype).view(_words(like.dtype)), found, shapes)
+
+        as_words = jax.tree.map(lambda x: _wordwise(x, _words(x.dtype)), given)
+        told = jax.eval_shape(lambda tree: jax.tree.map(lambda x: _wordwise(x, _words(x.dtype)), tree), shapes)
+        found = jax.pure_callback(call, told, as_words)
+        return jax.tree.map(lambda x, like: _wordwise(x, like.dtype), found, shapes)
+
+
+def _words(dtype: Any) -> np.dtype:
+    """What crosses to the host: 64 bits as two of 32, since the thread there knows nothing of x64 and would round."""
+    return np.dtype(np.uint32 if np.dtype(dtype).itemsize == 8 else dtype)
+
+
+def _wordwise(x: Any, dtype: Any) -> Array:
+    """The bits of an array as another dtype, its last axis made longer or shorter, as NumPy's `view` does it."""
+    if x.dtype == dtype:
+        return x
+    if np.dtype(dtype).itemsize < x.dtype.itemsize:
+        return jax.lax.bitcast_convert_type(x, dtype).reshape(*x.shape[:-1], -1)
+    return jax.lax.bitcast_convert_type(x.reshape(*x.shape[:-1], -1, 2), dtype)

@@ -1,6 +1,8 @@
 """A robot for people: stick figures without OpenGL; and MuJoCo's own rendering where that works."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -70,8 +72,7 @@ def _side(links: Float[np.ndarray, "links 3"], number: int) -> tuple[int, int, i
 
 def rendered(model: RobotModel, qpos: Float[np.ndarray, "n nq"]) -> list[Frame]:
     """The robot as MuJoCo renders it, which needs OpenGL (EGL or OSMesa); UsageError where there is none."""
-    import mujoco
-
+    mujoco: Any = import_module("mujoco")
     made = compiled(model)
     data, camera = mujoco.MjData(made), mujoco.MjvCamera()
     try:

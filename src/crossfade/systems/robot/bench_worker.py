@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -99,14 +100,14 @@ class LoopWorld:
     def __init__(self, n: int, model: str = "sprig11"):
         import jax
         import jax.numpy as jnp
-        import mujoco
 
         from ...envs.robot.mjcf import compiled
 
-        self.task, self.steps, self.mujoco = Task(n, model, "mujoco"), n * STEPS, mujoco
+        self.mujoco: Any = import_module("mujoco")
+        self.task, self.steps = Task(n, model, "mujoco"), n * STEPS
         self.robot = self.task.host.model
         self.made = compiled(self.robot)
-        self.robots = [mujoco.MjData(self.made) for _ in range(n)]
+        self.robots = [self.mujoco.MjData(self.made) for _ in range(n)]
         self.last, self.t = np.zeros((n, self.robot.nu)), np.zeros(n, int)
         act = jax.jit(lambda seen, noise: self.task.act(seen, noise, jnp.tanh, jnp.clip))
         self.act = lambda seen, noise: np.asarray(act(seen, noise))

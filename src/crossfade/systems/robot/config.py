@@ -76,15 +76,15 @@ class RobotConfig(ContinuousPPOConfig):
         for name, value in given.items():
             object.__setattr__(self, name, value)  # before anything has seen the config
 
-    def settings(self, update: int, dtype: str | None = None) -> Settings:
+    def settings(self, update: int) -> Settings:
         """The ranges of the command during an update."""
-        env = self.env
+        env, still = self.env, (0.0, 0.0)
         if not self.curriculum:
-            return env.settings(dtype or self.dtype)
-        stage, middle = self.stage(update), (sum(env.forward) / 2,) * 2
-        spans = env.forward if stage else middle, env.sideways, env.turning
-        still = 0.0, 0.0
-        return as_settings((spans[0], spans[1] if stage > 1 else still, spans[2] if stage > 2 else still), self.dtype)
+            return env.settings(self.dtype)
+        stage, middle = self.stage(update), sum(env.forward) / 2
+        forward = env.forward if stage else (middle, middle)
+        sideways, turning = env.sideways if stage > 1 else still, env.turning if stage > 2 else still
+        return as_settings((forward, sideways, turning), self.dtype)
 
     def stage(self, update: int) -> int:
         """Of the curriculum, counted from 0."""

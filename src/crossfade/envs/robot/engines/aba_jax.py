@@ -198,7 +198,8 @@ def _outward(
         return (rotation, origin, velocity), found
 
     fixed = group.position, group.rotation, group.axis, group.turn, group.turn2, group.mass, group.com, group.inertia
-    return jax.lax.scan(further, motion, (jnp.sin(angle), 1 - jnp.cos(angle), rate, *fixed))
+    links: tuple[Array, ...] = jax.tree.map(jnp.asarray, (jnp.sin(angle), 1 - jnp.cos(angle), rate, *fixed))
+    return jax.lax.scan(further, motion, links)
 
 
 def _ground(
@@ -250,9 +251,9 @@ def _resistance(
     stiffness, stopping = _of_weight(model, LIMIT_STIFFNESS, LIMIT_DAMPING)
     outside = jnp.clip(angle, group.lower, group.upper) - angle
     stops = jnp.where(outside != 0, stopping, 0).astype(angle.dtype)
-    damping = group.damping + more[None, None] + stops
+    damping = more[None, None] + stops + group.damping
     torque = driving[group.joints] + stiffness * outside - damping * rate
-    return torque, group.armature + model.timestep * damping
+    return torque, model.timestep * damping + group.armature
 
 
 def _inward(

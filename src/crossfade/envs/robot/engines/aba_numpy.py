@@ -78,9 +78,10 @@ class Engine:
 
     def step(self, body: Body, torque: Float[Array, "*batch nu"], variation: Variation) -> Body:
         """The robots one `timestep` later."""
-        lanes = [np.reshape(part, (-1, part.shape[-1])).T for part in (body.qpos, body.qvel, torque)]
+        lanes = lambda part: np.reshape(part, (-1, part.shape[-1])).T
+        varied = Variation(*(np.reshape(part, -1) for part in variation))
         with np.errstate(invalid="ignore", over="ignore"):
-            qpos, qvel = _step(self.model, *lanes, Variation(*(np.reshape(part, -1) for part in variation)))
+            qpos, qvel = _step(self.model, lanes(body.qpos), lanes(body.qvel), lanes(torque), varied)
         return Body(qpos.T.reshape(body.qpos.shape), qvel.T.reshape(body.qvel.shape), body.warmstart)
 
 
@@ -247,9 +248,10 @@ def _resistance(
     angle, rate = angle[group.joints], rate[group.joints]
     stiffness, stopping = _of_weight(model, LIMIT_STIFFNESS, LIMIT_DAMPING)
     outside = np.clip(angle, group.lower, group.upper) - angle
-    damping = group.damping + more + np.where(outside != 0, stopping, 0).astype(angle.dtype)
+    stops = np.where(outside != 0, stopping, 0).astype(angle.dtype)
+    damping = more + stops + group.damping
     torque = driving[group.joints] + stiffness * outside - damping * rate
-    return torque, group.armature + model.timestep * damping
+    return torque, model.timestep * damping + group.armature
 
 
 def _inward(

@@ -38,7 +38,7 @@ class Engine:
 def _step(model: RobotModel, body: Body, torque: Float[Array, " nu"], variation: Variation) -> Body:
     """One robot."""
     mjx = _mjx()
-    mj, touching, nominal = _nominal(model, str(body.qpos.dtype), jax.config.jax_enable_x64)
+    mj, touching, nominal = _nominal(model, str(body.qpos.dtype), str(jnp.result_type(float)))
     joints = np.arange(len(mj.dof_damping)) >= BASE_QVEL[model.base]
     varied = mj.tree_replace(
         {
@@ -73,8 +73,11 @@ def _mjx() -> Any:
 
 
 @functools.cache
-def _nominal(model: RobotModel, dtype: str, x64: bool) -> tuple[Any, Any, Any]:
-    """MJX's model and data of a robot, in this dtype; and the geoms that are the ground and the feet."""
+def _nominal(model: RobotModel, dtype: str, widest: str) -> tuple[Any, Any, Any]:
+    """MJX's model and data of a robot, in this dtype; and the geoms that are the ground and the feet.
+
+    `widest` is what JAX allows at the time: MJX makes its own arrays of it.
+    """
     mjx, mj = _mjx(), compiled(model)
     cast = lambda part: part.astype(dtype) if isinstance(part, jax.Array) and part.dtype.kind == "f" else part
     with jax.ensure_compile_time_eval():

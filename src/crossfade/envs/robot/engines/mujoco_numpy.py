@@ -2,12 +2,11 @@
 
 import copy
 import os
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
-from mujoco.rollout import Rollout
 
 from ..mjcf import compiled, ground_and_feet
 from ..model import BASE_QVEL, Body, RobotModel, Variation
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 else:
     Array = np.ndarray | np.generic
 
+mujoco: Any = import_module("mujoco")
+rollout: Any = import_module("mujoco.rollout")
 _APPLIED = int(mujoco.mjtState.mjSTATE_QFRC_APPLIED)
 
 
@@ -33,8 +34,8 @@ class Engine:
         self._touching = ground_and_feet(self._nominal, model)
         self._threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._data = [mujoco.MjData(self._nominal) for _ in range(self._threads)]
-        self._pool = Rollout(nthread=self._threads if self._threads > 1 else 0)
-        self._models: list[mujoco.MjModel] = []  # one for each robot of the largest batch so far
+        self._pool = rollout.Rollout(nthread=self._threads if self._threads > 1 else 0)
+        self._models: list[Any] = []  # one for each robot of the largest batch so far
         self._varied = np.empty((0, len(Variation._fields)))  # what each of them is varied by
 
     def step(self, body: Body, torque: Float[Array, "*batch nu"], variation: Variation) -> Body:
@@ -43,7 +44,7 @@ class Engine:
         qpos, qvel, warmstart, drive = (_rows(part) for part in (*body, torque))
         robots = len(qpos)
         varied = np.stack([np.reshape(part, -1) for part in variation], -1).astype(np.float64)
-        finite = np.isfinite(np.concatenate([qpos, qvel, warmstart, drive, varied], -1)).all(-1)
+        finite = np.asarray(np.isfinite(np.concatenate([qpos, qvel, warmstart, drive, varied], -1)).all(-1))
         self._vary(varied, finite)
         terrain = varied[:, 3:] * np.eye(model.nq)[model.up]  # MuJoCo's ground stays at 0: the robots go down
         before = np.zeros((robots, mujoco.mj_stateSize(self._nominal, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
