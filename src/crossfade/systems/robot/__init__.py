@@ -56,7 +56,23 @@ RECORD = System(
             "eval_every=500",
             "checkpoint_every=500",
         ),
-        # The same with a style reward: the manner of a gait of our own.
+        # The settings of Brax's PPO as far as ours has them: docs/robot_brax.md.
+        "brax": (
+            "n_envs=128",
+            "n_steps=40",
+            "steps=8000",
+            "squashed=true",
+            "log_std=state",
+            "clip=0.3",
+            "truncation=mask",
+            "entropy_coef=1e-4",
+            "lr_final=3e-4",
+            "adam_eps=1e-8",
+            "clip_norm=none",
+            "eval_every=500",
+            "checkpoint_every=500",
+        ),
+        # The same as `walk` with a style reward: the manner of a gait of our own.
         "styled": (
             "n_envs=128",
             "n_steps=40",
