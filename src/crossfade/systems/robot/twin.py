@@ -6,12 +6,14 @@ be; the rollouts compare whole stretches of PPO's collecting, from actions over 
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...algos.amp.batch import Transitions
 from ...algos.ppo.batch import Minibatch
+from ...algos.ppo.hook import KEY, Aux
 from ...config import apply
 from ...envs.robot.params import Settings
 from ...envs.world import BoundWorld
@@ -35,6 +37,13 @@ SMALL = (
 ENV_STEPS = 32
 
 
+class Taught(NamedTuple):
+    """What both halves learn from in one step."""
+
+    steps: Minibatch
+    hooked: Transitions | None  # of a style
+
+
 def robot(*words: str) -> Twin:
     """The system of a small config, `robot("env.model=sprig11", "env.physics=mujoco")` for one."""
     import jax.numpy as jnp
@@ -52,11 +61,13 @@ def robot(*words: str) -> Twin:
     actor = ours.make_policy(other)
 
     @cache
-    def batch(i: int) -> Minibatch:
+    def batch(i: int) -> Taught:
         """All steps of a rollout of another policy, so that ratios are away from 1 and values from the old ones."""
-        steps = ours.tensors(ours.collect(actor, start, i)[0]).steps
+        collected = ours.collect(actor, start, i)[0]
+        steps = ours.tensors(collected).steps
         steps = steps._replace(advantage=learner_torch.normalized(steps.advantage, config))
-        return Minibatch(*(None if field is None else np.asarray(field) for field in steps))
+        hooked = None if config.style is None else Transitions(*(rows[0] for rows in collected.hooked))
+        return Taught(Minibatch(*(None if field is None else np.asarray(field) for field in steps)), hooked)
 
     shape = ENV_STEPS, config.n_envs, ours.world.action_space.dim  # pyright: ignore[reportAttributeAccessIssue]
     return Twin(
@@ -65,14 +76,29 @@ def robot(*words: str) -> Twin:
         jax=model,
         mapping=Mapping.by_name(policy, model),
         batches=batch,
-        forward=(lambda p, b: p(b.observation), lambda p, b: p(b.observation)),
-        loss=(ours.loss, theirs.loss),
+        forward=(_forward, _forward),
+        loss=(partial(_loss, ours), partial(_loss, theirs)),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=config.lr, eps=config.adam_eps),
         clip_norm=config.clip_norm,
         env=(_Stepper(ours.world, config, np.asarray), _Stepper(theirs.compiled, config, jnp.asarray)),
         actions=np.random.default_rng(0).uniform(-1, 1, shape),
         rollout=(lambda p, key: _host_rollout(config, p, key), lambda p, key: _compiled_rollout(config, p, key)),
     )
+
+
+def _forward(policy: Any, batch: Taught) -> tuple[Any, ...]:
+    """What the networks say: of a style, the scores of the policy's transitions too."""
+    found = policy(batch.steps.observation)
+    return found if batch.hooked is None else (*found, policy.discriminator(batch.hooked.policy))
+
+
+def _loss(system: Any, policy: Any, batch: Taught) -> tuple[Any, dict[str, Any]]:
+    """That of PPO, and with a style that of the discriminator beside it: no parameter has both."""
+    total, info = system.loss(policy, batch.steps)
+    if batch.hooked is None:
+        return total, info
+    own, told = system.hook.loss(policy, batch.hooked)
+    return total + own, {**info, **told}
 
 
 class _Stepper:
@@ -116,11 +142,19 @@ def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, A
     world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
     noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
     envs, actor = BoundWorld(world, None, settings), Actor(policy, actions)
-    rollout, carry, _ = collect(actor, envs, system.start_buffer(), noise, config)
+    hook, start = system.hook, system.start_buffer()
+    watch = None if hook is None else partial(hook.watch_compiled, envs)
+    rollout, carry, _ = collect(actor, envs, start, noise, config, watch)
+    if hook is not None:
+        aux = Aux(policy, hook.make_optimizer(policy).init(policy), start.aux)
+        key = jax.random.fold_in(jax.random.fold_in(key, 0), KEY)
+        reward, aux, _ = hook(system.hook_data, aux, rollout.watched, rollout.reward, key, 1)
+        rollout, carry = rollout._replace(reward=reward, watched=None), carry._replace(aux=aux.memory)
     return _trajectory(rollout, carry)
 
 
 def _trajectory(rollout: Any, carry: Any) -> dict[str, Any]:
     """All that was done, and the robots and statistics after it; what was seen is kept in two ways."""
-    done = {name: value for name, value in rollout._asdict().items() if name != "state"}
-    return {**done, "robots": carry.state, "statistics": carry.statistics}
+    done = {name: value for name, value in rollout._asdict().items() if name not in ("state", "watched")}
+    memory = {} if carry.aux is None else {"memory": carry.aux}
+    return {**done, "robots": carry.state, "statistics": carry.statistics, **memory}
