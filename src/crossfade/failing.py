@@ -44,6 +44,8 @@ EXTRAS = {
     "gymnasium": "gymnasium",
     "pettingzoo": "pettingzoo",
     "h5py": "offline",
+    "mujoco": "mujoco",
+    "brax": "brax",
     "pandas": "bench",
 }
 """The extra that brings a module along."""

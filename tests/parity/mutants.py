@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import mutants_amp
 import mutants_iqn
 import mutants_losses
 import mutants_nets
@@ -32,6 +33,7 @@ FAMILIES = (
     | mutants_iqn.FAMILIES
     | mutants_offline.FAMILIES
     | mutants_offline_data.FAMILIES
+    | mutants_amp.FAMILIES
 )
 
 CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {

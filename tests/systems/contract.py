@@ -23,6 +23,7 @@ TOYS = (
     "toy:RECORD",
     "toy_actor_critic:RECORD",
     "toy_point:RECORD",
+    "toy_style:RECORD",
 )  # from outside: their folder is on the path, and no more is known
 ALL = (*SYSTEMS, *TOYS)
 HALF = 4

@@ -11,12 +11,15 @@ from jaxtyping import Array, PyTree
 Loss = Callable[[Any, Any], tuple[Array, Mapping[str, Array]]]
 
 
+def named(tree: PyTree, names: Collection[str]) -> PyTree:
+    """Of every array, whether it has one of these torch names."""
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
+    return jax.tree_util.tree_map_with_path(lambda path, _: name(path) in names, tree)
+
+
 def only(tx: optax.GradientTransformation, names: Collection[str]) -> optax.GradientTransformation:
     """`tx` for the arrays with these torch names alone. The others have no moments, and their updates are None."""
-
-    def owned(tree: PyTree) -> PyTree:
-        name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf if name(path) in names else None, tree)
+    owned = lambda tree: eqx.filter(tree, named(tree, names))
 
     def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         return tx.update(owned(updates), state, None if params is None else owned(params))

@@ -1,8 +1,10 @@
 """PPO on a world as the trainers see it, JAX half. Twin: ppo_torch.py. A system adds its world and its evaluation."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,13 +15,14 @@ from ..algos.ppo import learner_jax, losses_jax, rollout_numpy, train_jax
 from ..algos.ppo.acting_jax import Actor
 from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout, named
 from ..algos.ppo.config import PPOConfig
+from ..algos.ppo.hook import KEY, Aux, CompiledHook
 from ..algos.ppo.network_jax import ActorCritic
 from ..algos.ppo.optimizer import optimizer_record
 from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import Vectorized
 from ..envs.world import BoundWorld, WorldParams, action_names, make_world
 from ..nn import normalizer_jax
-from ..optim import sharing_jax as sharing
+from ..optim import masking_jax, sharing_jax as sharing
 from ..optim.state import OptimizerState
 from ..random import random_numpy as random
 from ..trainers.system import Objective
@@ -36,19 +39,25 @@ class Batch(NamedTuple):
     order: Int[Array, "epochs n"]
     learning_rate: Float[Array, ""]  # an array: a number would compile anew whenever it changes
     info: dict[str, Array]
+    hooked: Any = None  # what a hook learns from, step after step
 
 
 class PPOSystem(Generic[Config]):
     """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them.
 
-    `params` state the world, `data` is what it reads.
+    `params` state the world, `data` is what it reads; a `hook` stands between rollouts and advantages.
     """
 
-    def __init__(self, config: Config, params: WorldParams, data: Any = None):
+    def __init__(self, config: Config, params: WorldParams, data: Any = None, hook: CompiledHook | None = None):
+        if config.devices > 1:
+            sharing.mesh(config.devices)  # before anything else is asked of JAX: a CPU is then as many devices
         self.config, self.world, self.compiled = config, make_world(params, "numpy"), make_world(params, "jax")
         self.actions = learner_jax.make_actions(config, self.world.action_space)
         self.names = action_names(params)
         self.key, self.init_key, _ = keys(config)
+        self.hook, self.hook_data = hook, None
+        if hook is not None and config.mode == "jax_full":
+            self.hook_data = sharing.place(hook.data, config.devices)
         self.use(data)
 
     def use(self, data: Any) -> None:
@@ -62,23 +71,29 @@ class PPOSystem(Generic[Config]):
         return None
 
     def parameters(self) -> dict[str, np.ndarray]:
-        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
+        hooked = {} if self.hook is None else self.hook.parameters(random.fold_in(self.init_key, KEY))
+        return {**self._acting(), **hooked}
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        return self._arranged(
-            learner_jax.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
-        )
+        make = ActorCritic if self.hook is None else self.hook.make_network
+        dim = self.world.observation_dim
+        return self._arranged(learner_jax.make_policy(self.config, dim, self.actions, parameters, make))
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, optax.GradientTransformation]:
-        """Adam without a schedule: every update sets its rate."""
-        return {SOLE: learner_jax.make_optimizer(self.config, policy)}
+        """Adam without a schedule: every update sets its rate. A hook has an optimiser of its own."""
+        if self.hook is None:
+            return {SOLE: learner_jax.make_optimizer(self.config, policy)}
+        own = learner_jax.make_optimizer(self.config, policy, self._acting().keys())
+        return {SOLE: own, self.hook.name: self.hook.make_optimizer(policy)}
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
-        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
+        hooked = {} if self.hook is None else {self.hook.name: self.hook.optimizer_record()}
+        return {SOLE: optimizer_record(self.config, self._acting(), step), **hooked}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Environments, statistics of observations and episodes under way."""
-        carry = start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved)
+        memory = None if self.hook is None else self.hook.start_memory()
+        carry = start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved, memory)
         if self.config.mode != "jax_full":
             return carry
         carry = carry._replace(statistics=normalizer_jax.Statistics(*carry.statistics))
@@ -88,16 +103,25 @@ class PPOSystem(Generic[Config]):
         return losses_jax.loss(policy, batch, self.actions, self.config)
 
     def objectives(self) -> dict[str, Objective]:
-        return {SOLE: Objective(self.loss, self.config.clip_norm)}
+        hooked = {} if self.hook is None else {self.hook.name: Objective(self.hook.loss)}
+        return {SOLE: Objective(self.loss, self.config.clip_norm), **hooked}
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Batch, Carry]:
-        config, floats = self.config, lambda x: jnp.array(x, self.config.dtype)
-        envs = Vectorized(BoundWorld(self.world, self.data, self.settings(step)), buffer.state)
-        noise = rollout_numpy.draw(random.fold_in(self.key, step), config, self.actions, self.world.start_numbers)
-        actor = _HostActor(Actor(policy, self.actions))
-        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, config)
+        config, hook, floats = self.config, self.hook, lambda x: jnp.array(x, self.config.dtype)
+        world, key = BoundWorld(self.world, self.data, self.settings(step)), random.fold_in(self.key, step)
+        noise = rollout_numpy.draw(key, config, self.actions, self.world.start_numbers)
+        actor, envs = _HostActor(Actor(policy, self.actions)), Vectorized(world, buffer.state)
+        watch = None if hook is None else partial(hook.watch, world)
+        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, config, watch)
+        hooked = None
+        if hook is not None:
+            reward, told = hook.reward(policy, rollout.watched, rollout.reward)
+            hooked, memory = hook.gather(carry.aux, rollout.watched, random.fold_in(key, KEY))
+            rollout, carry = rollout._replace(reward=reward, watched=None), carry._replace(aux=memory)
+            info = {**info, **told}
         numbers = {name: floats(number) for name, number in named(info, self.names).items()}
-        return Batch(rollout, jnp.asarray(noise.order), floats(config.learning_rate(step)), numbers), carry
+        rate = floats(config.learning_rate(step))
+        return Batch(rollout, jnp.asarray(noise.order), rate, numbers, hooked), carry
 
     def update(
         self,
@@ -106,6 +130,11 @@ class PPOSystem(Generic[Config]):
         opt_states: dict[str, PyTree],
         batch: Batch,
     ) -> tuple[ActorCritic, dict[str, PyTree], dict[str, Array]]:
+        hooked: dict[str, Array] = {}
+        if (hook := self.hook) is not None:
+            given = policy, optimizers[hook.name], opt_states[hook.name]
+            policy, hook_state, hooked = _over_batches(*given, hook.loss, batch.hooked)
+            opt_states = {**opt_states, hook.name: hook_state}
         taken, advantage = batch.rollout, learner_jax.advantages(batch.rollout, self.config)
         returns, (observation, mask) = taken.value + advantage, taken.state
         columns = Minibatch(observation, mask, taken.action, taken.log_prob, taken.value, returns, advantage)
@@ -121,7 +150,7 @@ class PPOSystem(Generic[Config]):
             self.config,
         )
         critic = {"explained_variance": losses_jax.explained_variance(steps.value, steps.returns)}
-        return policy, {SOLE: opt_state}, {**info, **batch.info, **critic}
+        return policy, {**opt_states, SOLE: opt_state}, {**info, **hooked, **batch.info, **critic}
 
     def train(
         self,
@@ -135,21 +164,47 @@ class PPOSystem(Generic[Config]):
         config, steps = self.config, range(step, step + n)
         settings = jax.tree.map(lambda *values: np.stack(values), *map(self.settings, steps))
         rates = np.array([config.learning_rate(i) for i in steps], config.dtype)
+        hook, learned = self.hook, None
+        if hook is not None:
+            policy, learned = eqx.partition(policy, masking_jax.named(policy, self._acting().keys()))
+            buffer = buffer._replace(aux=Aux(learned, opt_states[hook.name], buffer.aux))
         tx, inputs = optimizers[SOLE], (policy, opt_states[SOLE], buffer)
         policy, opt_state, buffer = sharing.place(inputs, config.devices, train_jax.PLACES)
         key = jax.random.wrap_key_data(jnp.asarray(self.key))
+        world, data = self.compiled, self.on_device
         policy, opt_state, buffer, metrics = train_jax.train(
-            policy, tx, opt_state, buffer, self.compiled, self.on_device, settings, rates, key, step, config
+            policy, tx, opt_state, buffer, world, data, settings, rates, key, step, config, hook, self.hook_data
         )
-        return policy, {SOLE: opt_state}, buffer, named(metrics, self.names)
+        states = {SOLE: opt_state}
+        if hook is not None:
+            policy, states[hook.name] = eqx.combine(policy, buffer.aux.learned), buffer.aux.opt_state
+            buffer = buffer._replace(aux=buffer.aux.memory)
+        return policy, states, buffer, named(metrics, self.names)
 
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""
         return _HostActor(Actor(policy, self.actions)).greedy
 
+    def _acting(self) -> dict[str, np.ndarray]:
+        """The parameters of PPO's network at the start of a run, without those of a hook."""
+        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
+
     def _arranged(self, policy: ActorCritic) -> ActorCritic:
         """The network as a system wants it computed."""
         return policy
+
+
+def _over_batches(
+    policy: ActorCritic, tx: optax.GradientTransformation, opt_state: PyTree, loss: Callable[..., Any], batches: Any
+) -> tuple[ActorCritic, PyTree, dict[str, Array]]:
+    """A gradient step on every batch of a hook, and the means of what they tell."""
+
+    def one(now: tuple[ActorCritic, PyTree], batch: Any) -> tuple[tuple[ActorCritic, PyTree], dict[str, Array]]:
+        policy, opt_state, info = masking_jax.update(now[0], tx, now[1], loss, batch)
+        return (policy, opt_state), info
+
+    (policy, opt_state), infos = jax.lax.scan(one, (policy, opt_state), batches)
+    return policy, opt_state, {name: column.mean() for name, column in infos.items()}
 
 
 class _HostActor:

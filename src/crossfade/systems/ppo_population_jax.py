@@ -22,6 +22,7 @@ from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.learner_jax import make_optimizer
 from ..algos.ppo.network_jax import ActorCritic
 from ..envs.world import World
+from ..errors import UsageError
 from ..nn import normalizer_jax
 from .population import check_members, with_values
 from .ppo_jax import PPOSystem
@@ -54,6 +55,8 @@ class PPOPopulation:
         check_members(configs, VARYING)
         # Of this mode, a half keeps its data on the host: the program below has the one copy on the device.
         self.systems = [make_system(replace(config, mode="jax_policy")) for config in configs]
+        if self.systems[0].hook is not None:
+            raise UsageError(f"a population learns no {self.systems[0].hook.name}. Train such runs one by one.")
         first, defaults = configs[0], {name: getattr(type(configs[0]), name) for name in VARYING}
         self.config = replace(first, **{n: v for n, v in defaults.items() if getattr(first, n) is not None})
         self.data = jax.tree.map(jnp.asarray, self.systems[0].data)

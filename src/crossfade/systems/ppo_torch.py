@@ -1,6 +1,7 @@
 """PPO on a world as the trainers see it, torch half. Twin: ppo_jax.py. A system adds its world and its evaluation."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,11 +14,13 @@ from ..algos.ppo.acting_torch import Actor
 from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout, named
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.epochs_torch import over_epochs
+from ..algos.ppo.hook import KEY, Hook
 from ..algos.ppo.network_torch import ActorCritic
 from ..algos.ppo.optimizer import optimizer_record
 from ..algos.ppo.start import draw_parameters, keys, start
 from ..envs.vector_numpy import OneByOne, Vectorized
 from ..envs.world import BoundWorld, Envs, WorldParams, action_names, make_world
+from ..optim import eager_torch
 from ..optim.functional_torch import descent
 from ..optim.state import OptimizerState
 from ..random import random_numpy as random
@@ -35,19 +38,21 @@ class Batch(NamedTuple):
     order: Int[Tensor, "epochs n"]
     learning_rate: float
     info: dict[str, float]
+    hooked: Any = None  # what a hook learns from, step after step
 
 
 class PPOSystem(Generic[Config]):
     """All that is PPO in a system: parameters, network, optimiser, rollouts, updates, and what goes on between them.
 
-    `params` state the world, `data` is what it reads.
+    `params` state the world, `data` is what it reads; a `hook` stands between rollouts and advantages.
     """
 
-    def __init__(self, config: Config, params: WorldParams, data: Any = None):
+    def __init__(self, config: Config, params: WorldParams, data: Any = None, hook: Hook | None = None):
         self.config, self.world = config, make_world(params, "numpy")
         self.actions = learner_torch.make_actions(config, self.world.action_space)
         self.names = action_names(params)
         self.key, self.init_key, _ = keys(config)
+        self.hook = hook
         self.use(data)
 
     def use(self, data: Any) -> None:
@@ -59,23 +64,30 @@ class PPOSystem(Generic[Config]):
         return None
 
     def parameters(self) -> dict[str, np.ndarray]:
-        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
+        hooked = {} if self.hook is None else self.hook.parameters(random.fold_in(self.init_key, KEY))
+        return {**self._acting(), **hooked}
 
     def make_policy(self, parameters: dict[str, np.ndarray]) -> ActorCritic:
-        return self._arranged(
-            learner_torch.make_policy(self.config, self.world.observation_dim, self.actions, parameters)
-        )
+        make = ActorCritic if self.hook is None else self.hook.make_network
+        dim = self.world.observation_dim
+        return self._arranged(learner_torch.make_policy(self.config, dim, self.actions, parameters, make))
 
     def make_optimizers(self, policy: ActorCritic) -> dict[str, Scheduled]:
-        """Adam without a schedule: every update sets its rate."""
-        return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
+        """Adam without a schedule: every update sets its rate. A hook has an optimiser of its own."""
+        if self.hook is None:
+            return {SOLE: Scheduled(learner_torch.make_optimizer(self.config, policy))}
+        made = {SOLE: learner_torch.make_optimizer(self.config, policy, self._acting())}
+        made[self.hook.name] = self.hook.make_optimizer(policy)
+        return {name: Scheduled(optimizer) for name, optimizer in made.items()}
 
     def optimizer_records(self, step: int) -> dict[str, OptimizerState]:
-        return {SOLE: optimizer_record(self.config, self.parameters(), step)}
+        hooked = {} if self.hook is None else {self.hook.name: self.hook.optimizer_record()}
+        return {SOLE: optimizer_record(self.config, self._acting(), step), **hooked}
 
     def start_buffer(self, saved: dict[str, Any] | None = None) -> Carry:
         """Environments, statistics of observations and episodes under way."""
-        return start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved)
+        memory = None if self.hook is None else self.hook.start_memory()
+        return start(self.config, BoundWorld(self.world, self.data, self.settings(0)), saved, memory)
 
     def collect(self, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
         return self._collect(Vectorized(self._at(step), buffer.state), policy, buffer, step)
@@ -92,13 +104,15 @@ class PPOSystem(Generic[Config]):
         columns = observation, mask, rollout.action, rollout.log_prob, rollout.value, returns, advantage
         steps = Minibatch(*(None if column is None else column.flatten(0, 1) for column in columns))
         critic = {"explained_variance": float(losses_torch.explained_variance(steps.value, steps.returns))}
-        return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, {**batch.info, **critic})
+        hooked = None if self.hook is None else type(batch.hooked)(*map(tensor, batch.hooked))
+        return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, {**batch.info, **critic}, hooked)
 
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.actions, self.config)
 
     def objectives(self) -> dict[str, Objective]:
-        return {SOLE: Objective(self.loss, self.config.clip_norm)}
+        hooked = {} if self.hook is None else {self.hook.name: Objective(self.hook.loss)}
+        return {SOLE: Objective(self.loss, self.config.clip_norm), **hooked}
 
     def learn(
         self,
@@ -108,12 +122,17 @@ class PPOSystem(Generic[Config]):
         steps: dict[str, Callable[[Minibatch], Info]],
     ) -> Info:
         given = self.tensors(batch)
+        hooked = {} if self.hook is None else _over_batches(steps[self.hook.name], given.hooked)
         for group in optimizers[SOLE].optimizer.param_groups:
             group["lr"] = given.learning_rate
         info = over_epochs(lambda index: steps[SOLE](self._weighted(given.steps, index)), given.order, self.config)
-        return {**info, **given.info}
+        return {**info, **hooked, **given.info}
 
     def update(self, policy: ActorCritic, optimizers: dict[str, Scheduled], batch: Batch) -> Info:
+        hooked: Info = {}
+        if (hook := self.hook) is not None:
+            own = optimizers[hook.name].optimizer
+            hooked = _over_batches(lambda one: eager_torch.update(policy, own, hook.loss, one), batch.hooked)
         info = learner_torch.update_epochs(
             policy,
             optimizers[SOLE].optimizer,
@@ -123,31 +142,45 @@ class PPOSystem(Generic[Config]):
             self.actions,
             self.config,
         )
-        return {**info, **batch.info}
+        return {**info, **hooked, **batch.info}
 
     def pure_update(
         self, policy: ActorCritic, compile: Callable[[Any], Any]
     ) -> Callable[[PureState, Batch], tuple[PureState, Info]]:
         """One compiled step per minibatch."""
-        step = compile(descent(policy, self.optimizer_records(0)[SOLE], self.loss, self.config.clip_norm))
+        records, hook = self.optimizer_records(0), self.hook
+        step = compile(descent(policy, records[SOLE], self.loss, self.config.clip_norm))
+        own = {} if hook is None else {hook.name: compile(descent(policy, records[hook.name], hook.loss))}
 
         def update(state: PureState, batch: Batch) -> tuple[PureState, Info]:
             rates = [torch.tensor(batch.learning_rate, dtype=torch.float64)]
-            params, moments = state.params, state.moments[SOLE]
+            params, moments, held = state.params, state.moments[SOLE], dict(state.moments)
+            hooked: Info = {}
+
+            def own_once(name: str, one: Any) -> dict[str, Tensor]:
+                nonlocal params
+                params, held[name], info = own[name](params, held[name], one)
+                return info
 
             def once(index: Int[Tensor, " size"]) -> dict[str, Tensor]:
                 nonlocal params, moments
                 params, moments, info = step(params, moments, self._weighted(batch.steps, index), rates)
                 return info
 
+            for name in own:
+                hooked = _over_batches(partial(own_once, name), batch.hooked)
             info = over_epochs(once, batch.order, self.config)
-            return PureState(params, {SOLE: moments}), {**info, **batch.info}
+            return PureState(params, {**held, SOLE: moments}), {**info, **hooked, **batch.info}
 
         return update
 
     def greedy(self, policy: ActorCritic) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """(observation as the network sees it, mask) -> the most probable action, as the world is given it."""
         return Actor(policy, self.actions).greedy
+
+    def _acting(self) -> dict[str, np.ndarray]:
+        """The parameters of PPO's network at the start of a run, without those of a hook."""
+        return draw_parameters(self.config, self.world.observation_dim, self.actions, self.init_key)
 
     def _at(self, step: int) -> BoundWorld:
         """The world as it is in update `step`."""
@@ -169,9 +202,23 @@ class PPOSystem(Generic[Config]):
     def _collect(self, envs: Envs, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
         key = random.fold_in(self.key, step)
         noise = rollout_numpy.draw(key, self.config, self.actions, self.world.start_numbers)
-        actor = Actor(policy, self.actions)
-        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, self.config)
-        return Collected(rollout, noise.order, self.config.learning_rate(step), named(info, self.names)), carry
+        actor, hook = Actor(policy, self.actions), self.hook
+        watch = None if hook is None else partial(hook.watch, self._at(step))
+        rollout, carry, info = rollout_numpy.collect(actor, envs, buffer, noise, self.config, watch)
+        hooked = None
+        if hook is not None:
+            reward, told = hook.reward(policy, rollout.watched, rollout.reward)
+            hooked, memory = hook.gather(carry.aux, rollout.watched, random.fold_in(key, KEY))
+            rollout, carry = rollout._replace(reward=reward, watched=None), carry._replace(aux=memory)
+            info = {**info, **told}
+        rate = self.config.learning_rate(step)
+        return Collected(rollout, noise.order, rate, named(info, self.names), hooked), carry
+
+
+def _over_batches(step: Callable[[Any], Info], batches: Any) -> dict[str, float]:
+    """`step(batch)` on every batch of a hook, and the means of what it gives."""
+    infos = [step(type(batches)(*parts)) for parts in zip(*batches, strict=True)]
+    return {name: float(torch.stack([torch.as_tensor(i[name]) for i in infos]).mean()) for name in infos[0]}
 
 
 def _taken(steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:

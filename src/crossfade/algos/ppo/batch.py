@@ -15,6 +15,7 @@ class Rollout(NamedTuple):
     reward: Any
     terminated: Any  # the episode ended by the rules of the world
     truncated: Any  # it was cut off
+    watched: Any = None  # by a hook: `hook.Watched`
 
 
 class Seen(NamedTuple):
@@ -51,6 +52,7 @@ class Collected(NamedTuple):
     order: Any  # (epochs, steps * envs)
     learning_rate: float
     info: dict[str, float]  # about the episodes and the actions
+    hooked: Any = None  # what a hook learns from
 
 
 class Decision(NamedTuple):
@@ -69,6 +71,7 @@ class Carry(NamedTuple):
     statistics: Any  # of the observations so far
     episode_return: Any  # (envs,) of the episode that is under way
     episode_length: Any  # (envs,) int32
+    aux: Any = None  # what a hook remembers
 
 
 def named(info: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

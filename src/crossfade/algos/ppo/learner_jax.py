@@ -1,7 +1,7 @@
 """Making an actor-critic and updating it on a rollout, in JAX. Twin: learner_torch.py."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +18,8 @@ from ...nn.gaussian_jax import Gaussian
 from ...nn.layers_jax import filled
 from ...optim import sharing_jax as sharing
 from ...optim.clipping_jax import clip_by_global_norm
+from ...optim.masking_jax import only
+from .architecture import Architecture
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
 from .gae_jax import gae
@@ -37,16 +39,26 @@ def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
 
 
 def make_policy(
-    config: PPOConfig, observation_dim: int, actions: Distribution, parameters: Mapping[str, np.ndarray]
+    config: PPOConfig,
+    observation_dim: int,
+    actions: Distribution,
+    parameters: Mapping[str, np.ndarray],
+    make_network: Callable[[int, Distribution, Architecture], ActorCritic] = ActorCritic,
 ) -> ActorCritic:
     """The network of a config with the given parameters, by name, in `config.dtype`."""
-    return filled(ActorCritic(observation_dim, actions, config.architecture), parameters, config.dtype)
+    return filled(make_network(observation_dim, actions, config.architecture), parameters, config.dtype)
 
 
-def make_optimizer(config: PPOConfig, policy: ActorCritic) -> optax.GradientTransformation:
-    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
+def make_optimizer(
+    config: PPOConfig, policy: ActorCritic, names: Collection[str] | None = None
+) -> optax.GradientTransformation:
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does.
+
+    Of the parameters with these names alone, if names are given.
+    """
     adam = optax.scale_by_adam(eps=config.adam_eps)
-    return adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
+    tx = adam if config.clip_norm is None else optax.chain(clip_by_global_norm(config.clip_norm), adam)
+    return tx if names is None else only(tx, names)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Array, "steps envs"]:

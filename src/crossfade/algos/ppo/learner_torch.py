@@ -1,6 +1,6 @@
 """Making an actor-critic and updating it on a rollout, in torch. Twin: learner_jax.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from ...nn.distribution import Distribution
 from ...nn.gaussian_torch import Gaussian
 from ...nn.parameters_torch import filled
 from ...optim import eager_torch
+from .architecture import Architecture
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
 from .epochs_torch import over_epochs
@@ -31,15 +32,23 @@ def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
 
 
 def make_policy(
-    config: PPOConfig, observation_dim: int, actions: Distribution, parameters: Mapping[str, np.ndarray]
+    config: PPOConfig,
+    observation_dim: int,
+    actions: Distribution,
+    parameters: Mapping[str, np.ndarray],
+    make_network: Callable[[int, Distribution, Architecture], ActorCritic] = ActorCritic,
 ) -> ActorCritic:
     """The network of a config with the given parameters, by name, in `config.dtype`."""
-    return filled(ActorCritic(observation_dim, actions, config.architecture), parameters, config.dtype)
+    return filled(make_network(observation_dim, actions, config.architecture), parameters, config.dtype)
 
 
-def make_optimizer(config: PPOConfig, policy: ActorCritic) -> torch.optim.Adam:
-    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does."""
-    return torch.optim.Adam(policy.parameters(), lr=config.lr, eps=config.adam_eps)
+def make_optimizer(config: PPOConfig, policy: ActorCritic, names: Collection[str] | None = None) -> torch.optim.Adam:
+    """Adam; every update is given its learning rate, and clips the gradient to `config.clip_norm` as torch does.
+
+    Of the parameters with these names alone, if names are given.
+    """
+    own = [p for name, p in policy.named_parameters() if names is None or name in names]
+    return torch.optim.Adam(own, lr=config.lr, eps=config.adam_eps)
 
 
 def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs"]:

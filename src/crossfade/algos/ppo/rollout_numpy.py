@@ -1,16 +1,18 @@
 """Collecting steps of many environments on the host, by a policy of either framework. Twin: rollout_jax.py."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...envs.world import Envs
+from ...envs.world import Envs, told
 from ...nn.distribution import Distribution
 from ...nn.normalizer_numpy import Statistics, merge, normalize
 from ...random import random_numpy as random
 from ...random.shuffling_numpy import shuffled
 from .batch import Carry, Decision, Noise, Rollout, Seen
 from .config import PPOConfig
+from .hook import Watched
 
 
 @runtime_checkable
@@ -34,29 +36,40 @@ def draw(key: np.ndarray, config: PPOConfig, actions: Distribution, start_number
 
 
 def collect(
-    actor: _Actor, envs: Envs, carry: Carry, noise: Noise, config: PPOConfig
+    actor: _Actor,
+    envs: Envs,
+    carry: Carry,
+    noise: Noise,
+    config: PPOConfig,
+    watch: Callable[[Any], Any] | None = None,
 ) -> tuple[Rollout, Carry, dict[str, float]]:
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
     The network sees observations normalised by the statistics as they were; the raw ones of this rollout join those of
-    the returned carry.
+    the returned carry. `watch` is what a hook must know of states.
     """
     steps, statistics = [], carry.statistics
     returns, lengths = carry.episode_return, carry.episode_length
     finished = np.zeros(3)  # episodes, and the sums of their returns and lengths
+    means: dict[str, list[float]] = {}  # by step, of what the world wants logged
     see = lambda raw: as_seen(raw, carry.statistics, config)
 
     for t in range(config.n_steps):
         raw, mask = envs.observe().astype(config.dtype), envs.mask()
         observation = see(raw)
+        watched = None if watch is None else watch(envs.state)
         action, executed, log_prob, before = actor.act(observation, mask, noise.action[t])
         outcome = envs.step(executed)
         terminated, truncated = outcome.terminated, outcome.truncated
         reward, ended = outcome.reward.astype(config.dtype), terminated | truncated
+        for name, numbers in told(outcome).items():
+            means.setdefault(name, []).append(float(numbers.mean()))
         after = np.zeros_like(before)
         if truncated.any() or t == config.n_steps - 1:
             after = actor.value(see(envs.observe().astype(config.dtype)))
-        steps.append(Rollout(Seen(observation, mask), action, log_prob, before, after, reward, terminated, truncated))
+        watched = None if watch is None else Watched(watched, watch(envs.state))
+        seen = Seen(observation, mask)
+        steps.append(Rollout(seen, action, log_prob, before, after, reward, terminated, truncated, watched))
         if config.normalize_observations:
             statistics = merge(statistics, raw)
         returns, lengths = returns + reward, lengths + np.int32(1)
@@ -65,12 +78,14 @@ def collect(
             returns, lengths = np.where(ended, 0, returns).astype(config.dtype), np.where(ended, 0, lengths)
             envs.restart(ended, noise.start[t])
 
-    seen, *others = zip(*steps, strict=True)
+    seen, *others, watched = zip(*steps, strict=True)
     rollout = Rollout(Seen(*map(_stacked, zip(*seen, strict=True))), *map(np.stack, others))
+    if watch is not None:
+        rollout = rollout._replace(watched=Watched(*map(np.stack, zip(*watched, strict=True))))
     # The state after a step is the next step's state, unless the episode was cut off there.
     rollout.next_value[:-1] = np.where(rollout.truncated, rollout.next_value, np.roll(rollout.value, -1, 0))[:-1]
-    info = _info(rollout, finished, noise.action.shape[-1])
-    return rollout, Carry(envs.state, statistics, returns, lengths.astype(np.int32)), info
+    info = _info(rollout, finished, noise.action.shape[-1]) | {name: float(np.mean(of)) for name, of in means.items()}
+    return rollout, Carry(envs.state, statistics, returns, lengths.astype(np.int32), carry.aux), info
 
 
 def as_seen(raw: np.ndarray, statistics: Statistics, config: PPOConfig) -> np.ndarray:

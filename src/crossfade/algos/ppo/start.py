@@ -30,10 +30,10 @@ def draw_parameters(
     return draw(laws, key, config.dtype)
 
 
-def start(config: PPOConfig, envs: BoundWorld, saved: Mapping[str, Any] | None = None) -> Carry:
+def start(config: PPOConfig, envs: BoundWorld, saved: Mapping[str, Any] | None = None, aux: Any = None) -> Carry:
     """Environments of a NumPy world as the first episodes begin, nothing observed yet; or as a checkpoint holds them.
 
-    CheckpointError if what it holds does not fit this config.
+    `aux` is what a hook remembers before it begins. CheckpointError if what it holds does not fit this config.
     """
     uniform = random.uniform(keys(config)[2], (config.n_envs, envs.world.start_numbers), "float32")
     fresh = Carry(
@@ -41,7 +41,9 @@ def start(config: PPOConfig, envs: BoundWorld, saved: Mapping[str, Any] | None =
         normalizer_numpy.start(envs.world.observation_dim, config.dtype),
         np.zeros(config.n_envs, config.dtype),
         np.zeros(config.n_envs, np.int32),
+        aux,
     )
     if saved is None:
         return fresh
+    saved = {"aux": None, **saved}  # runs of earlier versions had no hooks
     return restored(fresh, saved, "The checkpoint's environments do not fit: keep n_envs, env and dtype as they were.")

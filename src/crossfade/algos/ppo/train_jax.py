@@ -16,17 +16,18 @@ from ...optim.sharing_jax import EVERYWHERE, SHARED
 from .acting_jax import Actor
 from .batch import Carry, Minibatch, Rollout
 from .config import PPOConfig
+from .hook import KEY, CompiledHook
 from .learner_jax import Info, advantages, make_actions, update_epochs
 from .losses_jax import explained_variance
 from .network_jax import ActorCritic
 from .rollout_jax import as_seen, collect, draw
 
 Trained = tuple[ActorCritic, PyTree, Carry, dict[str, Float[Array, " n"]]]
-PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED)
+PLACES = EVERYWHERE, EVERYWHERE, Carry(SHARED, EVERYWHERE, SHARED, SHARED, EVERYWHERE)
 """Of policy, optimiser and carry."""
 
 
-@partial(jax.jit, static_argnames=("tx", "world", "config"), donate_argnames=("policy", "opt_state", "carry"))
+@partial(jax.jit, static_argnames=("tx", "world", "config", "hook"), donate_argnames=("policy", "opt_state", "carry"))
 def train(
     policy: ActorCritic,
     tx: optax.GradientTransformation,
@@ -39,12 +40,14 @@ def train(
     key: PRNGKeyArray,
     first_step: int | Array,
     config: PPOConfig,
+    hook: CompiledHook | None = None,
+    hook_data: Any = None,
 ) -> Trained:
     """`n` updates, each on a rollout of its own; the metrics hold a value for each.
 
     `settings` hold `n` values in every leaf, one per update, as `learning_rate` does: no other value of them compiles
     anew. Update i draws from fold_in(key, first_step + i), so a run cut into calls equals one call. The memory of
-    `policy`, `opt_state` and `carry` is given away: go on with the returned ones.
+    `policy`, `opt_state` and `carry` is given away: go on with the returned ones. A hook's `Aux` is in the carry.
     """
     actions = make_actions(config, world.action_space)
 
@@ -57,13 +60,23 @@ def train(
         learning_rate: Float[Array, " n"],
         key: PRNGKeyArray,
         first_step: int | Array,
+        hook_data: Any,
     ) -> Trained:
         def one(now: tuple[ActorCritic, PyTree, Carry], given: tuple[Array, Any, Array]) -> tuple[tuple, Info]:
             policy, opt_state, carry = now
             step, settings, rate = given
             envs = BoundWorld(world, data, settings)
-            noise = draw(jax.random.fold_in(key, step), config, actions, world.start_numbers)
-            rollout, after, about = collect(Actor(policy, actions), envs, carry, noise, config)
+            own = jax.random.fold_in(key, step)
+            noise = draw(own, config, actions, world.start_numbers)
+            watch = None if hook is None else partial(hook.watch_compiled, envs)
+            rollout, after, about = collect(Actor(policy, actions), envs, carry, noise, config, watch)
+            if hook is not None:
+                hook_key = jax.random.fold_in(own, KEY)
+                reward, aux, told = hook(
+                    hook_data, after.aux, rollout.watched, rollout.reward, hook_key, config.devices
+                )
+                rollout, after = rollout._replace(reward=reward, watched=None), after._replace(aux=aux)
+                about = {**about, **told}
             minibatch, critic = minibatch_of(envs, rollout, carry.statistics, config)
             policy, opt_state, info = update_epochs(
                 policy, tx, opt_state, minibatch, noise.order, rate, actions, config
@@ -74,8 +87,8 @@ def train(
         (policy, opt_state, carry), metrics = jax.lax.scan(one, (policy, opt_state, carry), given)
         return policy, opt_state, carry, metrics
 
-    inputs = policy, opt_state, carry, data, settings, learning_rate, key, first_step
-    places = (*PLACES, *[EVERYWHERE] * 5)
+    inputs = policy, opt_state, carry, data, settings, learning_rate, key, first_step, hook_data
+    places = (*PLACES, *[EVERYWHERE] * 6)
     return sharing.spread(several, config.devices, places, (*PLACES, EVERYWHERE))(*inputs)
 
 

@@ -123,5 +123,5 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
 
 def _trajectory(rollout: Any, carry: Any) -> dict[str, Any]:
     """All that was done, and the accounts and statistics after it; what was seen is kept in two ways."""
-    done = {name: value for name, value in rollout._asdict().items() if name != "state"}
+    done = {name: value for name, value in rollout._asdict().items() if name not in ("state", "watched")}
     return {**done, "accounts": carry.state, "statistics": carry.statistics}

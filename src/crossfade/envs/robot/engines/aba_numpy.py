@@ -1,0 +1,284 @@
+"""Our own physics, in NumPy: the articulated-body algorithm. Twin: aba_jax.py.
+
+What makes it fast in large batches is that everything has a fixed cost: no solver iterates.
+
+**Dynamics.** Spatial vectors in the axes of the world about the origin of the base, which keeps float32 accurate far
+from 0. One pass from the base outwards finds velocities, one inwards articulated inertias, one outwards accelerations;
+then semi-implicit Euler: v += h a, q += h v. Joint damping is implicit: a joint with armature r and damping d resists
+as r + h d. In the air that is MuJoCo's own step with `eulerdamp`.
+
+**Ground.** A sphere at depth d > 0 is pushed up by N = k d - (b + h k) v_z, if that is above 0, and held back by
+mu N v_t / sqrt(|v_t|^2 + SLIP^2). Both are linearly implicit: what the acceleration of the step will change, by
+diag(mu N / |v_t|, mu N / |v_t|, b + h k) times h a, is added to the inertia of the link.
+
+**Limits.** A joint that is an angle e outside its range is turned back by k e - (b + h k) qvel, implicitly likewise.
+
+All k and b are per weight of the robot, so that small and large ones stand alike.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from ....errors import UsageError
+from ..chains import Group, Soles, groups, soles
+from ..kinematics_numpy import base
+from ..model import BASE_QPOS, BASE_QVEL, Body, RobotModel, Variation
+from ..spatial_numpy import (
+    apply,
+    blocks,
+    cross,
+    force_cross,
+    matmul,
+    motion_cross,
+    rotation_of,
+    skew,
+    solve,
+    spatial_inertia,
+    transpose,
+    turned,
+)
+
+if TYPE_CHECKING:
+    Array = np.ndarray
+else:
+    Array = np.ndarray | np.generic
+
+GROUND_STIFFNESS = 120.0
+"""k of the ground per weight, 1/m: a sphere that carries the whole robot sinks by 1/120 m."""
+GROUND_DAMPING = 1.3
+"""b of the ground per weight, s/m."""
+SLIP = 0.01
+"""Speed in m/s at which friction has 0.7 of its full strength."""
+LIMIT_STIFFNESS = 3.0
+"""k of joint limits per weight, m."""
+LIMIT_DAMPING = 0.02
+"""b of joint limits per weight, m s."""
+
+Motion = tuple[Array, ...]
+"""Rotation (3, 3, ...) of a link, its origin (3, ...) as seen from the base, and its velocity (6, ...)."""
+Inertia = tuple[Array, ...]
+"""Articulated inertia I (6, 6, ...) and bias force f (6, ...) of a link: force = I acceleration + f."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`physics=aba`, see the module. The warm start is passed on."""
+
+    model: RobotModel
+
+    def __post_init__(self) -> None:
+        if self.model.others:
+            raise UsageError(
+                f"physics=aba: expected feet alone to collide, with the ground; got also {self.model.others[0]}. "
+                'Use physics=mujoco, or set contype="0" conaffinity="0" there.'
+            )
+
+    def step(self, body: Body, torque: Float[Array, "*batch nu"], variation: Variation) -> Body:
+        """The robots one `timestep` later."""
+        lanes = lambda part: np.reshape(part, (-1, part.shape[-1])).T
+        varied = Variation(*(np.reshape(part, -1) for part in variation))
+        with np.errstate(invalid="ignore", over="ignore"):
+            qpos, qvel = _step(self.model, lanes(body.qpos), lanes(body.qvel), lanes(torque), varied)
+        return Body(qpos.T.reshape(body.qpos.shape), qvel.T.reshape(body.qvel.shape), body.warmstart)
+
+
+def _step(
+    model: RobotModel,
+    qpos: Float[Array, "nq lanes"],
+    qvel: Float[Array, "nv lanes"],
+    torque: Float[Array, "nu lanes"],
+    variation: Variation,
+) -> tuple[Float[Array, "nq lanes"], Float[Array, "nv lanes"]]:
+    dtype, time = qpos.dtype, model.timestep
+    at = base(model, qpos.T, qvel.T)
+    rotation = rotation_of(at.quaternion.T)
+    velocity = np.concatenate([apply(rotation, at.angular.T), at.velocity.T])
+    trunk = model.links[0]
+    heavy = spatial_inertia(
+        rotation,
+        apply(rotation, np.asarray(trunk.com, dtype)[:, None]),
+        trunk.mass * variation.mass,
+        np.asarray(trunk.inertia, dtype)[:, :, None] * variation.mass,
+    )
+    ends: dict[int, Motion] = {0: (rotation, np.zeros_like(velocity[:3]), velocity)}
+    angle, rate = qpos[BASE_QPOS[model.base] :], qvel[BASE_QVEL[model.base] :]
+    chains = groups(model, str(dtype))
+    outward = []
+    for group in chains:
+        start = _side_by_side([ends[parent] for parent in group.parents])
+        end, found = _outward(group, angle[group.joints], rate[group.joints], variation.mass, start)
+        outward.append(found)
+        ends |= {link: _lane(end, lane) for lane, link in enumerate(group.ends)}
+
+    feet = soles(model, str(dtype))
+    ground = _ground(model, feet, _side_by_side([ends[link] for link in feet.links]), at.position[:, 2], variation)
+    load: dict[int, Inertia] = {link: _lane(ground, lane) for lane, link in enumerate(feet.links)}
+    driving = _driving(model, torque)
+    inward = []
+    for group, found in zip(reversed(chains), reversed(outward), strict=True):
+        zero = np.zeros_like(heavy), np.zeros_like(velocity)
+        start = _side_by_side([load.get(link, zero) for link in group.ends])
+        joint = _resistance(model, group, angle, rate, driving, variation.damping)
+        end, solved = _inward(found, joint, start)
+        inward.append(solved)
+        for lane, parent in enumerate(group.parents):
+            load[parent] = _add(load.get(parent), _lane(end, lane))
+
+    inertia, bias = _add(load.get(0), (heavy, force_cross(velocity, apply(heavy, velocity))))
+    free = list(range(6)) if model.base == "free" else [1, 3, 5]
+    acceleration = np.zeros_like(bias)
+    acceleration[free] = solve(inertia[free][:, free], -bias[free])
+    accelerations, joints = {0: acceleration}, np.zeros_like(rate)
+    for group, found, solved in zip(chains, outward, reversed(inward), strict=True):
+        start = np.stack([accelerations[parent] for parent in group.parents], -2)
+        end, joints[group.joints] = _accelerate(found, solved, start)
+        accelerations |= {link: end[:, lane] for lane, link in enumerate(group.ends)}
+
+    linear = acceleration[3:] + cross(velocity[:3], velocity[3:])
+    linear[2] -= model.gravity
+    angular = apply(transpose(rotation), acceleration[:3])
+    moving = np.concatenate([linear, angular]) if model.base == "free" else np.stack([linear[0], linear[2], angular[1]])
+    qvel = qvel + time * np.concatenate([moving, joints])
+    return _moved(model, qpos, qvel), qvel
+
+
+def _moved(
+    model: RobotModel, qpos: Float[Array, "nq lanes"], qvel: Float[Array, "nv lanes"]
+) -> Float[Array, "nq lanes"]:
+    """qpos after a step with these velocities."""
+    time = model.timestep
+    if model.base == "planar":
+        return qpos + time * qvel
+    attitude = turned(qpos[3:7], qvel[3:6], time)
+    return np.concatenate([qpos[:3] + time * qvel[:3], attitude, qpos[7:] + time * qvel[6:]])
+
+
+def _side_by_side(lanes: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Quantities of several links with an axis for the links before the last."""
+    return tuple(np.stack(parts, -2) for parts in zip(*lanes, strict=True))
+
+
+def _lane(parts: tuple[Array, ...], lane: int) -> tuple[Array, ...]:
+    return tuple(part[..., lane, :] for part in parts)
+
+
+def _add(one: Inertia | None, other: Inertia) -> Inertia:
+    return other if one is None else (one[0] + other[0], one[1] + other[1])
+
+
+def _outward(
+    group: Group,
+    angle: Float[Array, "depth chains lanes"],
+    rate: Float[Array, "depth chains lanes"],
+    scale: Float[Array, " lanes"],
+    motion: tuple[Array, ...],
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Motion at the ends of chains; and of each link the axis S, the acceleration c, the inertia I and the force f.
+
+    c = V x S qvel and f = V x* I V are what there is without any acceleration.
+    """
+    rotation, origin, velocity = motion
+    found = []
+    sine, rest = np.sin(angle), 1 - np.cos(angle)
+    for i in range(len(angle)):
+        origin = origin + apply(rotation, group.position[i])
+        rotation = rotation if group.straight else matmul(rotation, group.rotation[i])
+        axis = apply(rotation, group.axis[i])
+        rotation = rotation + matmul(rotation, group.turn[i] * sine[i] + group.turn2[i] * rest[i])
+        along = np.concatenate([axis, cross(origin, axis)])
+        own = along * rate[i]
+        velocity = velocity + own
+        centre = origin + apply(rotation, group.com[i])
+        inertia = spatial_inertia(rotation, centre, group.mass[i] * scale, group.inertia[i] * scale)
+        found.append((along, motion_cross(velocity, own), inertia, force_cross(velocity, apply(inertia, velocity))))
+    return (rotation, origin, velocity), tuple(np.stack(parts) for parts in zip(*found, strict=True))
+
+
+def _ground(
+    model: RobotModel, feet: Soles, motion: tuple[Array, ...], height: Float[Array, " lanes"], variation: Variation
+) -> Inertia:
+    """What the ground adds to the inertia and the force of each link with feet."""
+    rotation, origin, velocity = motion
+    stiffness, damping = _of_weight(model, GROUND_STIFFNESS, GROUND_DAMPING)
+    lever = origin[:, None] + matmul(rotation, feet.position)
+    lever[2] -= feet.radius
+    speed = velocity[3:, None] + cross(np.broadcast_to(velocity[:3, None], lever.shape), lever)
+    depth = variation.terrain - height - lever[2]
+    push = stiffness * depth - damping * speed[2]
+    touching = (depth > 0) & (push > 0) & (feet.weight > 0)
+    push = np.where(touching, push, 0)
+    hold = variation.friction * push / np.sqrt(speed[0] ** 2 + speed[1] ** 2 + SLIP**2)
+    force = np.stack([-hold * speed[0], -hold * speed[1], push])
+    give = model.timestep * np.stack([hold, hold, np.where(touching, damping, 0)]).astype(push.dtype)
+    arm = skew(lever)
+    moment = arm * give
+    angular = -matmul(moment, arm)
+    linear = np.zeros_like(angular)
+    linear[[0, 1, 2], [0, 1, 2]] = give
+    inertia = blocks(*(part.sum(2) for part in (angular, moment, transpose(moment), linear)))
+    bias = -np.concatenate([cross(lever, force), force]).sum(1) - model.gravity * inertia[:, 5]
+    return inertia, bias
+
+
+def _of_weight(model: RobotModel, stiffness: float, damping: float) -> tuple[float, float]:
+    """k, and b + h k."""
+    weight = model.mass * model.gravity
+    return weight * stiffness, weight * (damping + model.timestep * stiffness)
+
+
+def _driving(model: RobotModel, torque: Float[Array, "nu lanes"]) -> Float[Array, "joints lanes"]:
+    """Torques at all joints: 0 where there is no actuator."""
+    driving = np.zeros((len(model.links) - 1, torque.shape[1]), torque.dtype)
+    driving[list(model.actuated)] = torque
+    return driving
+
+
+def _resistance(
+    model: RobotModel,
+    group: Group,
+    angle: Float[Array, "joints lanes"],
+    rate: Float[Array, "joints lanes"],
+    driving: Float[Array, "joints lanes"],
+    more: Float[Array, " lanes"],
+) -> tuple[Float[Array, "depth chains lanes"], Float[Array, "depth chains lanes"]]:
+    """Torque at each joint without any acceleration, and what it loses by an acceleration of 1."""
+    angle, rate = angle[group.joints], rate[group.joints]
+    stiffness, stopping = _of_weight(model, LIMIT_STIFFNESS, LIMIT_DAMPING)
+    outside = np.clip(angle, group.lower, group.upper) - angle
+    stops = np.where(outside != 0, stopping, 0).astype(angle.dtype)
+    damping = more + stops + group.damping
+    torque = driving[group.joints] + stiffness * outside - damping * rate
+    return torque, model.timestep * damping + group.armature
+
+
+def _inward(
+    found: tuple[Array, ...], joint: tuple[Array, Array], load: tuple[Array, ...]
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Articulated inertia where chains hang; and of each joint U = I S, u = torque - S f and 1 / (S I S + r)."""
+    inertia, bias = load
+    solved = []
+    for i in reversed(range(len(joint[0]))):
+        along, drift = found[0][i], found[1][i]
+        inertia, bias = inertia + found[2][i], bias + found[3][i]
+        carried = apply(inertia, along)
+        inverse = 1 / ((along * carried).sum(0) + joint[1][i])
+        left = joint[0][i] - (along * bias).sum(0)
+        inertia = inertia - carried[:, None] * (carried * inverse)
+        bias = bias + apply(inertia, drift) + carried * (left * inverse)
+        solved.append((carried, left, inverse))
+    return (inertia, bias), tuple(np.stack(parts) for parts in zip(*reversed(solved), strict=True))
+
+
+def _accelerate(
+    found: tuple[Array, ...], solved: tuple[Array, ...], acceleration: Float[Array, "6 chains lanes"]
+) -> tuple[Float[Array, "6 chains lanes"], Float[Array, "depth chains lanes"]]:
+    """Accelerations at the ends of chains, and of their joints."""
+    joints = []
+    for along, drift, carried, left, inverse in zip(found[0], found[1], *solved, strict=True):
+        acceleration = acceleration + drift
+        joints.append((left - (carried * acceleration).sum(0)) * inverse)
+        acceleration = acceleration + along * joints[-1]
+    return acceleration, np.stack(joints)

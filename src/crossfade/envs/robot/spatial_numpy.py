@@ -1,0 +1,121 @@
+"""Vectors and matrices of rigid bodies, in NumPy, axes of robots last. Twin: spatial_jax.py.
+
+A spatial vector has six numbers: angular, then linear, in the axes of the world, about one origin.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+if TYPE_CHECKING:
+    Array = np.ndarray
+else:
+    Array = np.ndarray | np.generic  # NumPy answers with scalars where there are no axes left
+
+TINY = 1e-12
+"""What is added to squares under a root, so that it can be divided by."""
+
+
+def cross(a: Float[Array, "3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
+    """a x b."""
+    return np.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def skew(a: Float[Array, "3 ..."]) -> Float[Array, "3 3 ..."]:
+    """The matrix [a] with [a] b = a x b."""
+    o = np.zeros_like(a[0])
+    rows = [o, -a[2], a[1]], [a[2], o, -a[0]], [-a[1], a[0], o]
+    return np.stack([np.stack(row) for row in rows])
+
+
+def apply(matrix: Float[Array, "n m ..."], vector: Float[Array, "m ..."]) -> Float[Array, "n ..."]:
+    """matrix vector."""
+    return (matrix * vector[None]).sum(1)
+
+
+def matmul(a: Float[Array, "n m ..."], b: Float[Array, "m k ..."]) -> Float[Array, "n k ..."]:
+    """a b."""
+    return (a[:, :, None] * b[None]).sum(1)
+
+
+def transpose(matrix: Float[Array, "n m ..."]) -> Float[Array, "m n ..."]:
+    """matrix^T."""
+    return np.swapaxes(matrix, 0, 1)
+
+
+def blocks(
+    a: Float[Array, "3 3 ..."],
+    b: Float[Array, "3 3 ..."],
+    c: Float[Array, "3 3 ..."],
+    d: Float[Array, "3 3 ..."],
+) -> Float[Array, "6 6 ..."]:
+    """((a, b), (c, d))."""
+    return np.concatenate([np.concatenate([a, b], 1), np.concatenate([c, d], 1)], 0)
+
+
+def motion_cross(v: Float[Array, "6 ..."], m: Float[Array, "6 ..."]) -> Float[Array, "6 ..."]:
+    """v x m of two motions: (w x m_w, w x m_l + l x m_w)."""
+    return np.concatenate([cross(v[:3], m[:3]), cross(v[:3], m[3:]) + cross(v[3:], m[:3])])
+
+
+def force_cross(v: Float[Array, "6 ..."], f: Float[Array, "6 ..."]) -> Float[Array, "6 ..."]:
+    """v x* f of a motion and a force: (w x f_w + l x f_l, w x f_l)."""
+    return np.concatenate([cross(v[:3], f[:3]) + cross(v[3:], f[3:]), cross(v[:3], f[3:])])
+
+
+def spatial_inertia(
+    rotation: Float[Array, "3 3 ..."],
+    centre: Float[Array, "3 ..."],
+    mass: Float[Array, "..."],
+    inertia: Float[Array, "3 3 ..."],
+) -> Float[Array, "6 6 ..."]:
+    """((R I R^T - m [c] [c], m [c]), (-m [c], m 1)), of a mass centre c and an inertia about it in the axes of R."""
+    arm = skew(centre)
+    moment = mass * arm
+    turned = matmul(matmul(rotation, inertia), transpose(rotation)) - matmul(moment, arm)
+    whole = np.eye(3, dtype=turned.dtype).reshape(3, 3, *[1] * mass.ndim) * mass
+    return blocks(turned, moment, -moment, whole)
+
+
+def rotation_of(quaternion: Float[Array, "4 ..."]) -> Float[Array, "3 3 ..."]:
+    """The rotation matrix of a unit quaternion (w, x, y, z)."""
+    w, x, y, z = quaternion
+    rows = (
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    )
+    return np.stack([np.stack(row) for row in rows])
+
+
+def turned(quaternion: Float[Array, "4 ..."], angular: Float[Array, "3 ..."], time: float) -> Float[Array, "4 ..."]:
+    """A unit quaternion after turning with a velocity in its own axes: q (cos(t |w| / 2), w / |w| sin(t |w| / 2))."""
+    half = np.sqrt((angular * angular).sum(0) + TINY) * (time / 2)
+    s, (x, y, z) = np.cos(half), angular * (np.sin(half) / half * (time / 2))[None]
+    a, b, c, d = quaternion
+    product = np.stack(
+        [
+            a * s - b * x - c * y - d * z,
+            a * x + b * s + c * z - d * y,
+            a * y - b * z + c * s + d * x,
+            a * z + b * y - c * x + d * s,
+        ]
+    )
+    return product / np.sqrt((product * product).sum(0, keepdims=True))
+
+
+def solve(matrix: Float[Array, "n n ..."], right: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """x of matrix x = right for a positive definite matrix, by L D L^T, written out for few rows."""
+    n = matrix.shape[0]
+    a, x = [[matrix[i, j] for j in range(i + 1)] for i in range(n)], [right[i] for i in range(n)]
+    for k in range(n):
+        inverse = 1 / a[k][k]
+        for i in range(k + 1, n):
+            factor = a[i][k] * inverse
+            for j in range(k + 1, i + 1):
+                a[i][j] = a[i][j] - factor * a[j][k]
+            x[i] = x[i] - factor * x[k]
+    for k in reversed(range(n)):
+        x[k] = (x[k] - sum(a[i][k] * x[i] for i in range(k + 1, n))) / a[k][k]
+    return np.stack(x)
