@@ -18,6 +18,7 @@ from torch import nn
 from ..errors import DifferentError
 from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from .step_batch import x64
+from .step_layout import everything
 from .step_moments import read_optimizer
 from .step_program import Program
 from .transfer import tensor_to_numpy, to_torch
@@ -170,7 +171,7 @@ def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
 
 
 def _arrays(module: nn.Module) -> dict[str, np.ndarray]:
-    return {name: tensor_to_numpy(tensor) for name, tensor in module.state_dict().items()}
+    return {name: tensor_to_numpy(tensor) for name, tensor in everything(module).items()}
 
 
 def _cast(leaf: Any, dtype: Any) -> Any:
