@@ -120,7 +120,7 @@ class Imported:
     """`jax_loss(model, batch)` of a torch loss: `model` is a `NamedArrays`."""
 
     def __init__(self, loss: LiveLoss, state: dict[str, torch.Tensor], batch: PyTree):
-        from . import import_torch
+        from .from_torch.imported import import_torch
 
         self.function = import_torch(loss.pure, state, batch)
 
