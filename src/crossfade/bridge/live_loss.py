@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import jax
@@ -198,7 +198,7 @@ def _named(given: Parts) -> dict[str, Part]:
 def _word(name: str, taken: Mapping[str, Any]) -> str:
     """A name for a part that was found by the code that reads it: `self.target` is `self_target`."""
     word = re.sub(r"\W+", "_", name).strip("_") or "part"
-    return next(w for w in (word, *(f"{word}_{i}" for i in count(2))) if w not in taken)
+    return next(w for w in chain((word,), (f"{word}_{i}" for i in count(2))) if w not in taken)
 
 
 def _replace(given: Parts, stand_ins: Mapping[int, Tensor]) -> Any:
