@@ -45,7 +45,7 @@ class JaxModel:
     inference: Callable[[Any], Any] = lambda model: model  # the model with dropout off and running statistics in use
     complete: Callable[[Any], Any] = lambda model: model  # the model with running averages that need no correction
 
-    def leaves(self) -> dict[str, jax.Array]:
+    def leaves(self) -> dict[str, Any]:
         """Every array by its dotted path, parameters first."""
         return {**named_leaves(self.params), **named_leaves(self.state)}
 

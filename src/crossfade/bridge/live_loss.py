@@ -76,7 +76,11 @@ class LiveLoss:
             seen = {f"closed_over_{i}": _leaf(tensor) for i, tensor in enumerate(watching.outside)}
             self._bring(self.reads.modules | seen)
             state, watching, drawing, returned = self._watch(batch)
-        moved = {name for name, tensor in state.items() if tensor._version} | returned.buffers.keys()
+        # torch does not count every write: the statistics of a normalisation change without a new version
+        written = {
+            n for n, t in state.items() if t._version or not torch.equal(t.nan_to_num(), self.tensors[n].nan_to_num())
+        }
+        moved = written | returned.buffers.keys()
         if parameters := moved & dict(self.roof.named_parameters()).keys():
             raise UsageError(
                 f"the loss writes into {', '.join(sorted(parameters))}, which an optimiser trains. Do that between the "

@@ -125,7 +125,7 @@ def _of_numbers(name: str, given: dict[str, Any]) -> _Random | None:
     plain = name.removesuffix("_")
     if not isinstance(target, Tensor) or any(isinstance(value, Tensor) for value in numbers):
         return None
-    if plain not in PLAIN and not (plain == "bernoulli" and numbers):
+    if plain not in PLAIN and name != "bernoulli_" and not (plain == "bernoulli" and numbers):
         return None
     form = (tuple(target.shape), target.dtype, given.get("generator"), tuple(target.stride()))
     in_place = name.endswith("_")

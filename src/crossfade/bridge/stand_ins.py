@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -29,6 +30,7 @@ ESCAPES = {
 }
 """Ways out of torch: a compiled program would keep the number it was traced with."""
 TORCH = str(Path(torch.__file__).parent)
+SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), str(Path(TORCH) / "overrides.py"), "<@beartype")
 
 
 class StandIns(TorchFunctionMode):
@@ -84,7 +86,9 @@ class Watching(StandIns):
 
 def _caller() -> str | None:
     """The line that called torch; None if that was torch itself, which checks its arguments."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(SKIPPED):
+        frame = frame.f_back
     if frame.f_code.co_filename.startswith(TORCH):
         return None
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

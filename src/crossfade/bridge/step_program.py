@@ -157,6 +157,11 @@ class Program:
         return function
 
     @property
+    def trained(self) -> list[str]:
+        """The parameters it trains."""
+        return [name for group in self.groups for name in group.shapes]
+
+    @property
     def moments_structure(self) -> PyTree:
         """The moments by group and slot, as a tree."""
         return jax.tree.structure([dict.fromkeys(slots(self.kind, group.hyper), 0) for group in self.groups])

@@ -107,12 +107,19 @@ class _Run:
         if self.program.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
         optimizer.step()
-        trained = [n for group in self.program.groups for n in group.shapes]
+        trained = self.program.trained
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
             "gradient": {n: g for n, g in grads.items() if n in trained or np.any(g)},
-            **self._after(_arrays(module), read_optimizer(optimizer, module).moments),
+            **self._after(self._moved(_arrays(module)), read_optimizer(optimizer, module).moments),
         }
+
+    def _moved(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Notes which mapped arrays torch's loss moves on, such as running statistics: JAX's must do so too."""
+        mapped = {n for entry in self.program.mapping.entries for n in entry.torch} - set(self.program.trained)
+        same = lambda n: np.array_equal(weights[n], self.weights[n], equal_nan=weights[n].dtype.kind == "f")
+        self.buffers = sorted(self.program.buffers | {n for n in mapped if not same(n)})
+        return weights
 
     def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
         program = self.program
@@ -131,12 +138,12 @@ class _Run:
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
-        named = [n for group in self.program.groups for n in group.shapes]
+        named = self.program.trained
         uncounted = ("step",) if self.program.kind == "SGD" else ()
         return {
             "parameters": {n: weights[n] for n in named},
             "moments": {f"{n}.{s}": a for n in named for s, a in moments[n].items() if s not in uncounted},
-            "buffers": {n: weights[n] for n in sorted(self.program.buffers)},
+            "buffers": {n: weights[n] for n in self.buffers},
         }
 
 
