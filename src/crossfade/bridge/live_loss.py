@@ -86,6 +86,7 @@ class LiveLoss:
                 f"the loss writes into {', '.join(sorted(parameters))}, which an optimiser trains. Do that between the "
                 f"steps."
             )
+        self._reject_other_draws(batch, drawing.draws, returned.loss)
         self.moved, self.random = moved, bool(drawing.draws)
         self._plans = {_shapes(batch): drawing.draws}
         self.reads.watch(self.roof)
@@ -110,6 +111,20 @@ class LiveLoss:
         with unchanged_generators(), drawing, watching:
             returned = self._call(state, batch)
         return state, watching, drawing, returned
+
+    def _reject_other_draws(self, batch: Any, draws: list[Draw], drawn: Tensor) -> None:
+        """What the draws give must be what torch itself draws: the proof, which shares the numbers, cannot tell."""
+        if not draws:
+            return
+        state = {name: private(tensor) for name, tensor in self.tensors.items()}
+        with unchanged_generators(draws), StandIns(self._pairs(state)):
+            own = self._call(state, batch).loss
+        if not torch.allclose(own, drawn, rtol=1e-4, equal_nan=True):
+            raise UsageError(
+                f"the random numbers of the loss cannot be drawn ahead: it is {float(own)} with torch's own and "
+                f"{float(drawn)} with {', '.join(draw.operation for draw in draws)}. Draw them outside of the loss and "
+                f"pass them in the batch."
+            )
 
     # Running it
 

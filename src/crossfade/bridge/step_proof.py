@@ -142,7 +142,12 @@ class _Run:
         uncounted = ("step",) if self.program.kind == "SGD" else ()
         return {
             "parameters": {n: weights[n] for n in named},
-            "moments": {f"{n}.{s}": a for n in named for s, a in moments[n].items() if s not in uncounted},
+            "moments": {
+                f"{n}.{s}": a.astype(np.float64) if s == "step" else a  # torch counts in its default dtype
+                for n in named
+                for s, a in moments[n].items()
+                if s not in uncounted
+            },
             "buffers": {n: weights[n] for n in self.buffers},
         }
 
