@@ -1,4 +1,4 @@
-"""`crossfade bench bridge`: one training step, seven ways, side by side in the same process.
+"""`crossfade bench bridge`: one training step, nine ways, side by side in the same process.
 
 Each process (see bridge_worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at
 the end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in
@@ -18,6 +18,7 @@ from .harness import end, measure_in_process, median_ratio, wide_console
 SMALL, LARGE = NETS
 EAGER, BY_HAND = "torch eager", "JAX by hand"
 STEP, EPOCH = "bridge.Step", "bridge.Step.epoch of 32"
+ACCELERATED, ACCELERATED_EPOCH = "accelerate", "accelerate, epoch of 32"
 
 # (what, network, contender, baseline, least ratio of the medians by number of threads)
 PROMISES = (
@@ -26,6 +27,11 @@ PROMISES = (
     ("step against eager", LARGE, STEP, EAGER, {1: 1.0, 2: 1.0}),
     ("step against JAX by hand", SMALL, STEP, BY_HAND, {1: 1 / 1.15}),
     ("step against JAX by hand", LARGE, STEP, BY_HAND, {1: 1 / 1.15}),
+    ("accelerate against eager", SMALL, ACCELERATED, EAGER, {1: 4.0, 2: 3.5}),
+    ("its epoch against eager", SMALL, ACCELERATED_EPOCH, EAGER, {1: 12.0, 2: 10.0}),
+    ("accelerate against eager", LARGE, ACCELERATED, EAGER, {1: 1.0, 2: 1.0}),
+    ("accelerate against JAX by hand", SMALL, ACCELERATED, BY_HAND, {1: 1 / 1.15}),
+    ("accelerate against JAX by hand", LARGE, ACCELERATED, BY_HAND, {1: 1 / 1.15, 2: 1 / 1.15}),
 )
 
 
