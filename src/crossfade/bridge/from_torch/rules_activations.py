@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
+from .rules_pointwise import with_slope
 from .table import rule, rules
 from .values import as_float
 
@@ -34,7 +36,10 @@ def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1
 
 @rule("celu")
 def celu(x: Array, alpha: float = 1.0) -> Array:
-    return elu(x, alpha, 1.0, 1.0 / alpha)
+    """elu with input_scale 1 / alpha; torch's derivative takes alpha in 32 bits."""
+    scale = 1.0 / float(np.float32(alpha))
+    slope = jnp.where(x > 0, 1.0, alpha * scale * jnp.exp(jnp.where(x > 0, 0.0, x) * scale))
+    return with_slope(x, elu(x, alpha, 1.0, 1.0 / alpha), slope)
 
 
 @rule("gelu")
@@ -50,7 +55,9 @@ def hardtanh(x: Array, low: float = -1, high: float = 1) -> Array:
 
 @rule("hardsigmoid")
 def hardsigmoid(x: Array) -> Array:
-    return _inside(x, -3, 3, jnp.clip(x, -3, 3) / 6 + 0.5)
+    """x / 6 + 1 / 2 between 0 and 1; torch's derivative has 1 / 6 in 32 bits."""
+    slope = jnp.where((x > -3) & (x < 3), float(np.float32(1 / 6)), 0.0)
+    return with_slope(x, jnp.clip(x, -3, 3) / 6 + 0.5, slope.astype(x.dtype))
 
 
 @rule("hardswish")
@@ -70,7 +77,7 @@ def softplus(x: Array, beta: float = 1, threshold: float = 20) -> Array:
 def log_sigmoid(x: Array) -> tuple[Array, Array]:
     """log sigmoid(x), and the buffer that torch keeps for its backward pass."""
     small = jnp.exp(-jnp.where(x < 0, -x, x))
-    return jnp.minimum(x, 0) - jnp.log1p(small), lax.stop_gradient(small)
+    return jnp.where(x < 0, x, 0.0) - jnp.log1p(small), lax.stop_gradient(small)
 
 
 @rule("softshrink")

@@ -1,5 +1,7 @@
 """Products and factorisations of matrices, in JAX."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -56,6 +58,23 @@ def addr(bias: Array, x: Array, y: Array, *, beta: Number = 1, alpha: Number = 1
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     product = x @ weight.T
     return product if bias is None else _plus(bias, product, 1, 1)
+
+
+@rule("_trilinear")
+def trilinear(
+    x: Array,
+    y: Array,
+    z: Array,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    over: Sequence[int],
+    unroll: int = 1,
+) -> Array:
+    """The sum over some axes of the product of three tensors, each with new axes of size one."""
+    new = ((x, expand1), (y, expand2), (z, expand3))
+    x, y, z = (jnp.expand_dims(a, tuple(dims)) for a, dims in new)
+    return jnp.sum(x * y * z, axis=tuple(over))
 
 
 @rule("linalg_cross")

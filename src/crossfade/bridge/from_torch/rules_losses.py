@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from .rules_activations import log_sigmoid
@@ -57,7 +58,7 @@ def _cross_entropy(x: Array, target: Array) -> Array:
 def _cross_entropy_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """torch bounds the denominator of the derivative, not its logarithms."""
     x, target = primals
-    slope = (x - target) / jnp.maximum(x * (1 - x), 1e-12)
+    slope = (x - target) / jnp.maximum(x * (1 - x), float(np.float32(1e-12)))
     return _cross_entropy(x, target), slope * tangents[0] + (jnp.log1p(-x) - jnp.log(x)) * tangents[1]
 
 

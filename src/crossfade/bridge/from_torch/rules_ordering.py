@@ -44,9 +44,11 @@ def kthvalue(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Ar
 
 @rule("median.default")
 def median(x: Array) -> Array:
-    """The lower of the two middle elements."""
+    """The lower of the two middle elements; all that equal it share the gradient."""
     flat = x.reshape(-1)
-    return kthvalue(flat, (flat.size + 1) // 2)[0]
+    middle = lax.stop_gradient(kthvalue(flat, (flat.size + 1) // 2)[0])
+    equal = flat == middle
+    return middle + jnp.sum(jnp.where(equal, flat - middle, 0.0)) / jnp.sum(equal)
 
 
 @rule("median.dim")

@@ -13,6 +13,17 @@ from .values import Number, Value, as_float, is_float, promoted, ranked
 Unary = Callable[[Array], Array]
 
 
+@jax.custom_jvp
+def with_slope(x: Array, value: Array, slope: Array) -> Array:
+    """The value of a function of x whose derivative torch computes by another formula."""
+    return value
+
+
+@with_slope.defjvp
+def _with_slope_jvp(primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    return primals[1], primals[2] * tangents[0]
+
+
 def _of_floats(function: Unary) -> Unary:
     return lambda x: function(as_float(x))
 
@@ -27,7 +38,6 @@ for _name, _function in {
     "cos": jnp.cos,
     "cosh": jnp.cosh,
     "deg2rad": jnp.deg2rad,
-    "digamma": jax.scipy.special.digamma,
     "erf": lax.erf,
     "erfc": lax.erfc,
     "erfinv": lax.erf_inv,
@@ -99,9 +109,26 @@ def nan_to_num(x: Array, nan: float | None = None, posinf: float | None = None, 
     return jnp.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf) if is_float(x) else x
 
 
+@rule("digamma")
+def digamma(x: Array) -> Array:
+    return with_slope(x, jax.scipy.special.digamma(x), trigamma(x))
+
+
 @rule("polygamma")
 def polygamma(n: int, x: Array) -> Array:
-    return jax.scipy.special.polygamma(n, x)
+    return trigamma(x) if n == 1 else jax.scipy.special.polygamma(n, x)
+
+
+def trigamma(x: Array) -> Array:
+    """By six steps of recurrence and four terms of the asymptotic series, which is what torch computes."""
+    mirrored = x < 0.5
+    z = jnp.where(mirrored, 1 - x, x)
+    total = jnp.where(mirrored, -jnp.square(jnp.pi / jnp.sin(jnp.pi * jnp.where(mirrored, x, 0.5))), 0.0)
+    for _ in range(6):
+        total, z = total + 1 / (z * z), z + 1
+    inverse = 1 / (z * z)
+    total += (1 + 1 / (2 * z) + inverse * (1 / 6 - inverse * (1 / 30 - inverse / 42))) / z
+    return jnp.where(mirrored, -total, total)
 
 
 @rule("add")

@@ -84,7 +84,7 @@ def avg_pool(
     stride, padding = _every(stride or kernel, space), _every(padding, space)
     pads = [(0, 0)] * (x.ndim - space) + [(p, p) for p in padding]
     lead = (1,) * (x.ndim - space)
-    sums = lambda a: lax.reduce_window(a, jnp.zeros((), a.dtype), lax.add, lead + tuple(kernel), lead + stride, pads)
+    sums = lambda a: lax.reduce_window(a, np.zeros((), a.dtype), lax.add, lead + tuple(kernel), lead + stride, pads)
     if divisor_override is not None or count_include_pad or not any(padding):
         return sums(x) / (divisor_override or math.prod(kernel))
     return sums(x) / sums(jnp.ones_like(x))
@@ -123,4 +123,22 @@ def _parts(x: Array, sizes: Sizes) -> list[tuple[np.ndarray, np.ndarray]]:
 def upsample_nearest(x: Array, sizes: Sizes, *scales: float | None) -> Array:
     for axis, n in zip(range(x.ndim - len(sizes), x.ndim), sizes, strict=True):
         x = jnp.take(x, np.arange(n) * x.shape[axis] // n, axis=axis)
+    return x
+
+
+@rule("upsample_linear1d", "upsample_bilinear2d")
+def upsample_linear(x: Array, sizes: Sizes, align_corners: bool, *scales: float | None) -> Array:
+    """Between the two nearest elements of each axis, by their distance."""
+    for axis, n, scale in zip(range(x.ndim - len(sizes), x.ndim), sizes, scales or (None,) * len(sizes), strict=True):
+        size = x.shape[axis]
+        if align_corners:
+            at = np.arange(n) * ((size - 1) / (n - 1) if n > 1 else 0.0)
+        else:
+            at = np.maximum((np.arange(n) + 0.5) * (1 / scale if scale else size / n) - 0.5, 0)
+        low = np.minimum(at.astype(int), size - 1)
+        high, share = np.minimum(low + 1, size - 1), at - low
+        matrix = np.zeros((n, size))
+        np.add.at(matrix, (np.arange(n), low), 1 - share)
+        np.add.at(matrix, (np.arange(n), high), share)
+        x = jnp.moveaxis(jnp.tensordot(x, jnp.asarray(matrix, x.dtype), axes=([axis], [1])), -1, axis)
     return x
