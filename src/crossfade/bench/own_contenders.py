@@ -60,7 +60,8 @@ def _of_twin(twin: Any, target: str) -> "OwnContenders":
 
     mapping = twin.mapping or match(twin.torch, twin.jax, to_torch(twin.inputs))
     batches = [twin.batch_at(i) for i in range(POOL if twin.batches is not None else 1)]
-    return OwnContenders(twin.name, torch_loss, make, batches, twin.clip_norm, jax_loss, mapping)
+    tx = twin.optimizer[1] if isinstance(twin.optimizer, tuple) else None
+    return OwnContenders(twin.name, torch_loss, make, batches, twin.clip_norm, jax_loss, mapping, tx)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class OwnContenders:
     clip_norm: float | None = None
     jax_loss: Loss | None = None
     mapping: Mapping | None = field(default=None, repr=False)
+    tx: optax.GradientTransformation | None = None
 
     def makers(self) -> Makers:
         """Functions by name, each of which makes a contender or raises `Unavailable`."""
@@ -102,11 +104,13 @@ class OwnContenders:
         return lambda: _number(step(next(batches)))
 
     def by_hand(self) -> Callable[[], float]:
-        """What a JAX user writes: one donated, jitted update with the optax twin of the optimiser."""
+        """What a JAX user writes: one donated, jitted update with their optax transformation, or the optimiser's twin."""
         assert self.jax_loss is not None and self.mapping is not None
         module, optimizer = self.make()
         tx, opt_state, _ = to_optax(optimizer, self.mapping, clip_norm=self.clip_norm, named_parameters=module)
         jax_loss, opened = self.jax_loss, open_model(self.mapping.to_jax(module.state_dict()))
+        if self.tx is not None:
+            tx, opt_state = self.tx, self.tx.init(opened.params)
         batches, carry = self._arrays(), (opened.params, opt_state)
 
         def loss(params: Any, batch: Any) -> Any:
