@@ -51,7 +51,7 @@ def contenders(own: Any, target: str) -> "OwnContenders":
 def _of_twin(twin: Any, target: str) -> "OwnContenders":
     if missing := twin.missing("update") if twin.loss is not None else "loss= and optimizer=":
         raise UsageError(f"{target!r}: expected a twin that can be trained; it lacks {missing}.")
-    torch_loss, jax_loss = twin.loss
+    torch_loss, jax_loss = (twin.half("loss", side) for side in ("torch", "jax"))
     factory = twin.optimizer[0] if isinstance(twin.optimizer, tuple) else twin.optimizer
 
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -104,7 +104,7 @@ class OwnContenders:
         return lambda: _number(step(next(batches)))
 
     def by_hand(self) -> Callable[[], float]:
-        """What a JAX user writes: one donated, jitted update with their optax transformation, or the optimiser's twin."""
+        """What a JAX user writes: one donated, jitted update with their own optax, or the optimiser's twin."""
         assert self.jax_loss is not None and self.mapping is not None
         module, optimizer = self.make()
         tx, opt_state, _ = to_optax(optimizer, self.mapping, clip_norm=self.clip_norm, named_parameters=module)

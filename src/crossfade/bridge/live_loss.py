@@ -225,7 +225,7 @@ def _replace(given: Parts, stand_ins: Mapping[int, Tensor]) -> Any:
     other = lambda part: stand_ins.get(id(part), part) if isinstance(part, Tensor) else part
     if isinstance(given, Mapping):
         return {name: other(part) for name, part in given.items()}
-    return other(given) if isinstance(given, nn.Module | Tensor) else type(given)(map(other, given))
+    return other(given) if isinstance(given, nn.Module | Tensor) else [other(part) for part in given]
 
 
 def _loss_and_info(returned: Any) -> tuple[Tensor, Any]:
@@ -269,7 +269,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 @contextmanager
-def _restoring(roof: nn.Module) -> Iterator[Callable[[], dict[str, Tensor]]]:
+def _restoring(roof: nn.Module) -> Iterator[Callable[[], dict[str, Any]]]:
     """Puts back buffers that a module replaces while it runs; the function gives the new ones by name."""
     homes = [
         (f"{prefix}.{key}".lstrip("."), part._buffers, key, tensor)

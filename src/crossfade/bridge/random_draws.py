@@ -137,7 +137,8 @@ def _of_numbers(name: str, given: dict[str, Any]) -> _Random | None:
 
 def _of_tensors(name: str, given: dict[str, Any]) -> _Random | None:
     """torch.normal(mean, std), torch.bernoulli(p), x.bernoulli_(p) and torch.multinomial(p, n): tensors of numbers."""
-    generator, target = given.get("generator"), given.get("self")
+    generator: torch.Generator | None = given.get("generator")
+    target: Any = given.get("self")
     match name:
         case "normal" if "mean" in given:
             mean, std = given["mean"], given.get("std", 1.0)

@@ -125,16 +125,19 @@ class _Run:
         program = self.program
         dtype = weights[next(iter(program.groups[0].shapes))].dtype
         state = program.state(weights, self.optimizer)
-        trained = program.cut(state)
+        trained = set(program.trained)
         fixed = {n: weights[n] for e in program.mapping.entries for n in e.torch if n not in trained}
         counts = program.steps(self.optimizer)
         numbers = np.array([[g.hyper["lr"], n] for g, n in zip(program.groups, counts, strict=True)], dtype).ravel()
         state, after, loss, _, grads = self._update(state, fixed, numbers, self.batch)
-        arrays = jax.tree.map(np.asarray, (program.cut(state) | after, loss, grads))
+        # Cut in NumPy: in JAX each slice would be a program of its own.
+        state, after, loss, grads = jax.tree.map(np.asarray, (state, after, loss, grads))
         return {
-            "loss": {"loss": arrays[1]},
-            "gradient": arrays[2],
-            **self._after(arrays[0], program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])),
+            "loss": {"loss": loss},
+            "gradient": grads,
+            **self._after(
+                program.cut(state) | after, program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])
+            ),
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
