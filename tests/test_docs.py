@@ -6,7 +6,7 @@ import pytest
 from mktestdocs import grab_code_blocks
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/trading_gymnasium.md", "docs/treasurehunt_pettingzoo.md")
+PAGES = ("README.md", "docs/migrate_your_own.md", "docs/trading_gymnasium.md", "docs/treasurehunt_pettingzoo.md")
 BLOCKS = {
     f"{page}:{i}": block
     for page in PAGES

@@ -10,11 +10,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import bridge as bridge, checkpoint as checkpoint, nn as nn, parity as parity, random as random
+    from .bridge import accelerate as accelerate
 
-__all__ = ["bridge", "checkpoint", "nn", "parity", "random"]
+__all__ = ["accelerate", "bridge", "checkpoint", "nn", "parity", "random"]
 
 
 def __getattr__(name: str):
+    if name == "accelerate":
+        return importlib.import_module(f"{__name__}.bridge").accelerate
     if name in __all__:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`crossfade bench bridge`: one training step, seven ways, side by side in the same process.
+"""`crossfade bench bridge`: one training step, nine ways, side by side in the same process.
 
 Each process (see bridge_worker.py) is pinned to as many CPUs as it has threads. What the project promises is checked at
 the end: on one core, and on two in every one of several processes, because a slow mode that strikes one process in
@@ -9,6 +9,7 @@ import os
 import platform
 import statistics
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -18,6 +19,7 @@ from .harness import end, measure_in_process, median_ratio, wide_console
 SMALL, LARGE = NETS
 EAGER, BY_HAND = "torch eager", "JAX by hand"
 STEP, EPOCH = "bridge.Step", "bridge.Step.epoch of 32"
+ACCELERATED, ACCELERATED_EPOCH = "accelerate", "accelerate, epoch of 32"
 
 # (what, network, contender, baseline, least ratio of the medians by number of threads)
 PROMISES = (
@@ -26,6 +28,11 @@ PROMISES = (
     ("step against eager", LARGE, STEP, EAGER, {1: 1.0, 2: 1.0}),
     ("step against JAX by hand", SMALL, STEP, BY_HAND, {1: 1 / 1.15}),
     ("step against JAX by hand", LARGE, STEP, BY_HAND, {1: 1 / 1.15}),
+    ("accelerate against eager", SMALL, ACCELERATED, EAGER, {1: 4.0, 2: 3.5}),
+    ("its epoch against eager", SMALL, ACCELERATED_EPOCH, EAGER, {1: 12.0, 2: 10.0}),
+    ("accelerate against eager", LARGE, ACCELERATED, EAGER, {1: 1.0, 2: 1.0}),
+    ("accelerate against JAX by hand", SMALL, ACCELERATED, BY_HAND, {1: 1 / 1.15}),
+    ("accelerate against JAX by hand", LARGE, ACCELERATED, BY_HAND, {1: 1 / 1.15, 2: 1 / 1.15}),
 )
 
 
@@ -36,11 +43,17 @@ def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> 
 
 
 def run(
-    threads: tuple[int, ...] = (1, 2), processes: int = 5, quick: bool = False, progress: bool = False
+    threads: tuple[int, ...] = (1, 2),
+    processes: int = 5,
+    quick: bool = False,
+    progress: bool = False,
+    worker: str = "crossfade.bench.bridge_worker",
+    what: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole record: circumstances, every process's figures, and the promises.
 
-    One-thread figures come from one process, those on more threads from `processes`.
+    One-thread figures come from one process, those on more threads from `processes`. `worker` is the module of a
+    process, and `what` it is to measure.
     """
     cpus = sorted(os.sched_getaffinity(0))
     plan = [count for count in threads if count <= len(cpus) for _ in range(processes if count > 1 else 1)]
@@ -49,15 +62,15 @@ def run(
     for i, count in enumerate(plan, 1):
         if progress:
             print(f"process {i} of {len(plan)}: {count} thread{'s' * (count > 1)}", file=sys.stderr)
-        request = {"cpus": cpus[-count:], "rounds": rounds, "seconds": seconds}
-        done.append(measure_in_process("crossfade.bench.bridge_worker", request, env={}))
+        request = {"cpus": cpus[-count:], "rounds": rounds, "seconds": seconds, **(what or {})}
+        done.append(measure_in_process(worker, request, env={}))
     return {
         "machine": {"cpu": _cpu_name(), "cpus": len(cpus), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("torch", "jax", "jaxlib", "equinox", "optax", "numpy")},
         "left_out": [f"{count} threads: only {len(cpus)} CPUs here" for count in threads if count > len(cpus)],
         "rounds": rounds,
         "processes": done,
-        "promises": promises(done),
+        "promises": [] if what else promises(done),
     }
 
 
@@ -84,12 +97,14 @@ def show(record: dict[str, Any]) -> None:
     console.print(f"{record['machine']['cpu']}, {record['machine']['cpus']} CPUs; {versions}")
     for count in sorted({process["threads"] for process in record["processes"]}):
         same = [process for process in record["processes"] if process["threads"] == count]
-        for net in NETS:
+        for net in same[0]["nets"]:
             console.print(
                 _table(Table, f"{net}, {count} thread{'s' * (count > 1)}, {len(same)} process(es)", same, net)
             )
     for line in record["left_out"]:
         console.print(f"left out: {line}")
+    if not record["promises"]:
+        return
     table = Table("threads", "net", "what", "needed", "worst", "median", "kept", title="promises", title_justify="left")
     for key in dict.fromkeys((p["threads"], p["net"], p["what"]) for p in record["promises"]):
         rows = [p for p in record["promises"] if (p["threads"], p["net"], p["what"]) == key]

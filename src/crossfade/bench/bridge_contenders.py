@@ -1,4 +1,4 @@
-"""Seven ways to make one Adam step on the same tanh network with the same batches.
+"""Nine ways to make one Adam step on the same tanh network with the same batches.
 
 Each contender is a function that learns from the next batch (or the next 32) and ends with the loss on the host.
 torch's get their batches as tensors, JAX's as NumPy arrays: what a buffer written in that framework would hand them.
@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Array, Float
 from torch import nn
 
+from ..bridge.accelerating import accelerate
 from ..bridge.mapping import Mapping
 from ..bridge.step import Step
 
@@ -77,8 +78,10 @@ class Contenders:
             "torch.compile, whole step": self.compiled,
             "JAX by hand": self.by_hand,
             "bridge.Step": self.step,
+            "accelerate": partial(self.step, imported=True),
             "JAX by hand, scan of 32": self.by_hand_scan,
             "bridge.Step.epoch of 32": self.epoch,
+            "accelerate, epoch of 32": partial(self.epoch, imported=True),
         }
 
     def eager(self, fused: bool = False) -> Callable[[], float]:
@@ -151,17 +154,20 @@ class Contenders:
 
         return run
 
-    def step(self) -> Callable[[], float]:
-        step, batches = self._bridge(), self._arrays(1)
+    def step(self, imported: bool = False) -> Callable[[], float]:
+        step, batches = self._bridge(imported), self._arrays(1)
         return lambda: step(next(batches)).item()
 
-    def epoch(self) -> Callable[[], float]:
-        step, batches = self._bridge(), self._arrays(EPOCH)
+    def epoch(self, imported: bool = False) -> Callable[[], float]:
+        step, batches = self._bridge(imported), self._arrays(EPOCH)
         return lambda: step.epoch(next(batches))[-1].item()
 
-    def _bridge(self) -> Step:
+    def _bridge(self, imported: bool) -> Step:
+        """A step whose loss is written in JAX, or imported from torch."""
         net, jax_net = self._net(), JaxNet(self.sizes)
         optimizer = torch.optim.Adam(net.parameters(), LEARNING_RATE)
+        if imported:
+            return accelerate(torch_loss, net, optimizer)
         return Step(net, optimizer, jax_loss, Mapping.by_name(net, jax_net), torch_loss=torch_loss)
 
     def _update(self) -> tuple[Callable, Any]:

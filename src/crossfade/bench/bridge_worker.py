@@ -9,10 +9,13 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .harness import peak_memory_mb
 
+Makers = Mapping[str, Callable[[], Callable[[], float]]]
+"""What makes each contender, by its name."""
 NETS = {"8-64-64-4, batch 32": ((8, 64, 64, 4), 32), "32-256-256-8, batch 256": ((32, 256, 256, 8), 256)}
 
 
@@ -22,22 +25,30 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(len(request["cpus"]))
-    nets = {name: measure(*net, request["rounds"], request["seconds"]) for name, net in NETS.items()}
+    from .bridge_contenders import Contenders
+
+    makers = {name: Contenders(*net).makers() for name, net in NETS.items()}
+    print_record(makers, request)
+
+
+def print_record(nets: Mapping[str, Makers], request: Mapping[str, Any]) -> None:
+    """Measures the contenders of each net in turn, and prints what was found."""
+    found = {name: measure(makers, request["rounds"], request["seconds"]) for name, makers in nets.items()}
     record = {
         "threads": len(request["cpus"]),
-        "nets": nets,
+        "nets": found,
         "peak_rss_mb": peak_memory_mb(),
         "load": os.getloadavg()[0],
     }
     json.dump(record, sys.stdout)
 
 
-def measure(sizes: tuple[int, ...], batch: int, rounds: int, seconds: float) -> dict[str, Any]:
+def measure(makers: Makers, rounds: int, seconds: float) -> dict[str, Any]:
     """Every contender's figures on one network; a turn lasts about `seconds`."""
-    from .bridge_contenders import EPOCH, Contenders, Unavailable
+    from .bridge_contenders import EPOCH, Unavailable
 
     running, results = {}, {}
-    for name, make in Contenders(sizes, batch).makers().items():
+    for name, make in makers.items():
         before, began = peak_memory_mb(), time.perf_counter()
         try:
             run = make()

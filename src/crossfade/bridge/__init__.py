@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy
 
 if TYPE_CHECKING:
+    from .accelerating import accelerate as accelerate
+    from .from_torch.imported import ImportedFunction as ImportedFunction, import_torch as import_torch
+    from .from_torch.stream import random_stream as random_stream
     from .mapping import Mapping as Mapping
     from .matching import match as match
     from .optimizers import (
@@ -22,13 +25,17 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
+        "ImportedFunction": "from_torch.imported",
         "Mapping": "mapping",
         "OptaxOptimizer": "optimizers",
         "OptimizerState": "optimizers",
         "Rule": "rules",
         "Step": "step",
         "Verification": "proof",
+        "accelerate": "accelerating",
+        "import_torch": "from_torch.imported",
         "match": "matching",
+        "random_stream": "from_torch.stream",
         "to_jax": "transfer",
         "to_optax": "optimizers",
         "to_torch": "transfer",

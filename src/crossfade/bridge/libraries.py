@@ -7,6 +7,7 @@ the rest of the arrays, and the way back:
     NNX       module
     linen     (module, variables)
     Haiku     (transformed, params)         or (transformed_with_state, (params, state))
+    none      NamedArrays: arrays by torch name, the model of an imported loss
 
 Equinox and Haiku keep batch statistics as sums that still have to be divided by a count of steps; torch keeps plain
 averages. `JaxModel.complete` gives the equal model whose sums are plain averages, as after very many steps: that is
@@ -28,6 +29,10 @@ from ..errors import UsageError
 MANY = 2**30  # steps after which a running average has forgotten its start, with room to count on in 32 bits
 
 
+class NamedArrays(dict[str, Any]):
+    """Arrays by torch name, in torch's layout."""
+
+
 @dataclass(frozen=True)
 class JaxModel:
     """A model taken apart: `build(params, state)` gives back the same kind of thing that was opened."""
@@ -40,7 +45,7 @@ class JaxModel:
     inference: Callable[[Any], Any] = lambda model: model  # the model with dropout off and running statistics in use
     complete: Callable[[Any], Any] = lambda model: model  # the model with running averages that need no correction
 
-    def leaves(self) -> dict[str, jax.Array]:
+    def leaves(self) -> dict[str, Any]:
         """Every array by its dotted path, parameters first."""
         return {**named_leaves(self.params), **named_leaves(self.state)}
 
@@ -69,6 +74,8 @@ def _dotted(path) -> str:
 
 def open_model(model: Any) -> JaxModel:
     """Takes a JAX model apart; the library is recognised from the object itself."""
+    if isinstance(model, NamedArrays):
+        return _named_arrays(model)
     for module, opener in (("equinox", _equinox), ("flax.nnx", _nnx), ("flax.linen", _linen), ("haiku", _haiku)):
         if module in sys.modules and (opened := opener(model)) is not None:
             return opened
@@ -76,6 +83,13 @@ def open_model(model: Any) -> JaxModel:
         f"expected a JAX model: an Equinox or NNX module, (linen_module, variables) or (haiku_transformed, params); "
         f"got {type(model).__module__}.{type(model).__qualname__}. Wrap a bare function as one of these."
     )
+
+
+def _named_arrays(model: NamedArrays) -> JaxModel:
+    def call(model: Any, x: Any) -> Any:
+        raise UsageError("expected a model that can be called, got arrays by name. Pass jax_apply.")
+
+    return JaxModel("no library", dict(model), {}, lambda params, _: NamedArrays(params), call)
 
 
 def _equinox(model: Any) -> JaxModel | None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..errors import MappingError, UsageError, nearest
-from .libraries import JaxModel, open_model
+from .libraries import JaxModel, NamedArrays, open_model
 from .rules import Rule
 from .transfer import numpy_to_jax, numpy_to_tensor, tensor_to_numpy
 
@@ -74,6 +74,14 @@ class Mapping:
                 f"expected equal names and shapes on both sides; these stand alone: {odd}. Use bridge.match."
             )
         return cls(tuple(Entry((n,), (n,), Rule()) for n in named), named, jax_model)
+
+    @classmethod
+    def identity(cls, tensors: Named[str, torch.Tensor]) -> "Mapping":
+        """Torch's own names and layout on the JAX side too, where the model is a `NamedArrays`."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        zero = lambda tensor: tensor_to_numpy(torch.zeros((), dtype=tensor.dtype))
+        model = NamedArrays({name: np.broadcast_to(zero(tensor), shapes[name]) for name, tensor in tensors.items()})
+        return cls(tuple(Entry((n,), (n,), Rule()) for n in shapes), shapes, model)
 
     @property
     def opened(self) -> JaxModel:

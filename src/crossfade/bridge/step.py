@@ -29,8 +29,9 @@ from torch import nn
 from ..errors import UsageError
 from .mapping import Mapping
 from .step_batch import stack
-from .step_live import Live, open_live
+from .step_live import Live, Source, open_live
 from .step_proof import Row
+from .step_reads import Reads
 from .transfer import numpy_to_tensor
 
 SPIN_SECONDS = 200e-6  # a program shorter than this is awaited awake: waking a thread takes as long as the program
@@ -103,6 +104,7 @@ class Step:
         self.proof: tuple[Row, ...] = ()
         self._closed = False
         self._live: Live | None = None  # made on the first call, when a batch tells which parameters the loss uses
+        self._draw: Callable[[str, PyTree], list[torch.Tensor]] | None = None  # for a loss that draws from torch
         self._quick = True  # the last program was short enough to be awaited awake
         self._cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -138,7 +140,7 @@ class Step:
         constants = [live.constants(group) for group in groups]
         if constants != live.compiled_for:
             live.compile(constants)
-        arrays = live.intake(batch)
+        arrays = live.intake(batch if self._draw is None else (batch, self._draw(kind, batch)))
         arguments = live.arguments(groups)
 
         entered = time.perf_counter()
@@ -183,22 +185,18 @@ class Step:
     def __exit__(self, *error: Any) -> None:
         self.close()
 
+    def _source(self, kind: str, batch: PyTree) -> tuple[Source, PyTree]:
+        """What the next program is made from, and the batch as that takes it."""
+        torch_loss = self.torch_loss if self.verify else None
+        return Source(self.jax_loss, self.mapping, torch_loss, Reads(self.jax_loss)), batch
+
     def _open(self, kind: str, batch: PyTree) -> Live:
         if self._closed:
             raise UsageError("the step is closed. Open a new Step to go on in JAX.")
+        source, batch = self._source(kind, batch)
         _reject_hooks(self.module)
-        torch_loss = self.torch_loss if self.verify else None
         live, self.proof = open_live(
-            self.module,
-            self.optimizer,
-            self.jax_loss,
-            self.mapping,
-            self.clip_norm,
-            self.set_to_none,
-            torch_loss,
-            kind,
-            batch,
-            self._live,
+            self.module, self.optimizer, source, self.clip_norm, self.set_to_none, kind, batch, self._live
         )
         # Schedulers look here before they complain that no step was made before theirs.
         self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]

@@ -49,7 +49,7 @@ class Layout:
 
 def tensors(module: nn.Module, mapping: Mapping) -> dict[str, torch.Tensor]:
     """What the mapping carries, by torch name, as the live tensors."""
-    held = module.state_dict(keep_vars=True)
+    held = everything(module)
     names = [n for entry in mapping.entries for n in entry.torch]
     if missing := [n for n in names if n not in held]:
         raise MappingError(f"expected the module the mapping was made for; this one has no {', '.join(missing)}.")
@@ -64,6 +64,12 @@ def tensors(module: nn.Module, mapping: Mapping) -> dict[str, torch.Tensor]:
             f"the training, on whichever device it has."
         )
     return {n: held[n] for n in names}
+
+
+def everything(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, also the buffers that a state_dict leaves out."""
+    own = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    return module.state_dict(keep_vars=True) | dict(own)
 
 
 def has_statistics(part: Any) -> bool:

@@ -29,6 +29,17 @@ from .transfer import numpy_to_jax, tensor_to_numpy
 VARIABLE = ("names", "frozen", "lr", "initial_lr")  # in a group of OptimizerState, what is no constant of the program
 
 
+@dataclass(frozen=True)
+class Source:
+    """What a program is made from."""
+
+    jax_loss: Callable[[Any, Any], Any]
+    mapping: Mapping
+    torch_loss: Callable[[nn.Module, Any], Any] | None  # for the proof
+    reads: Reads  # what the loss reads beside its arguments
+    imported: bool = False  # from torch code, which moves buffers by itself
+
+
 @dataclass
 class Live:
     """The state of an open step: parameters in torch's memory, moments in JAX's until torch looks."""
@@ -128,32 +139,32 @@ class Live:
 def open_live(
     module: nn.Module,
     torch_optimizer: torch.optim.Optimizer,
-    jax_loss: Callable[[Any, Any], Any],
-    mapping: Mapping,
+    source: Source,
     clip_norm: float | None,
     set_to_none: bool,
-    torch_loss: Callable[[nn.Module, Any], Any] | None,
     kind: str,
     batch: PyTree,
     before: Live | None = None,
 ) -> tuple[Live, tuple[Row, ...]]:
-    """Finds out what is trained, and proves it with `torch_loss` if given."""
-    layout, intake, reads = Layout(module, torch_optimizer), Intake(batch), Reads(jax_loss)
+    """Finds out what is trained, and proves it with the torch loss if there is one."""
+    layout, intake, mapping = Layout(module, torch_optimizer), Intake(batch), source.mapping
     example = jax.tree.map(lambda leaf: leaf[0] if kind == "epoch" else leaf, intake.copies(batch))
     optimizer, held = read_optimizer(torch_optimizer, module), tensors(module, mapping)
     buffers = frozenset(n for n, _ in module.named_buffers() if n in held)
     trained = {n: numpy_to_jax(tensor_to_numpy(held[n]), n) for n in optimizer.trained if n in held}
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained})
 
-    program = Program(mapping, jax_loss, optimizer.kind, _groups(optimizer, held, ()), buffers, clip_norm, set_to_none)
+    groups = _groups(optimizer, held, ())
+    program = Program(mapping, source.jax_loss, optimizer.kind, groups, buffers, clip_norm, set_to_none)
     unused = idle(program, trained, fixed.read(), example) if set_to_none else []
     program = replace(program, groups=_groups(optimizer, held, unused))
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained or n in unused})
     trained = {n: leaf for n, leaf in trained.items() if n not in unused}
     _, (_, updated) = jax.eval_shape(program.loss, trained, fixed.read(), example)
     program = replace(program, buffers=frozenset(updated))
-    norms = _counting_norms(module, returned=bool(updated))
-    proof = prove(program, module, torch_optimizer, torch_loss, example) if torch_loss is not None else ()
+    norms = [] if source.imported else _counting_norms(module, returned=bool(updated))
+    in_torch = source.torch_loss
+    proof = prove(program, module, torch_optimizer, in_torch, example) if in_torch is not None else ()
 
     names = [key for key in optimizer.groups[0] if key not in VARIABLE]
     dtype = np.dtype(next(iter(trained.values())).dtype)
@@ -163,7 +174,7 @@ def open_live(
         optimizer=torch_optimizer,
         module=module,
         layout=layout,
-        reads=reads,
+        reads=source.reads,
         trained=TrainedMemory(program.groups, held, before.trained if before else None),
         fixed=fixed,
         moments=moments,
@@ -176,7 +187,7 @@ def open_live(
         wide=dtype == np.float64,
     )
     torch_optimizer.state = moments
-    reads.remember()  # a loss may note its own traces
+    source.reads.remember()  # a loss may note its own traces
     return live, proof
 
 

@@ -106,7 +106,7 @@ class Program:
         if model is not None:
             returned = {p: a for p, a in open_model(model).leaves().items() if p not in self.mapping.jax_only}
             named = self.mapping.leaves_to_torch(returned)
-            updated = {name: named[name].astype(fixed[name].dtype) for name in self.buffers}
+            updated = {name: named[name].astype(fixed[name].dtype) for name in self.buffers if name in named}
         return loss, (info, updated)
 
     def update(self, state: State, fixed: Named, numbers: Numbers, batch: PyTree):
@@ -155,6 +155,11 @@ class Program:
             return [flat for flat, _ in state], jax.tree.leaves([laid for _, laid in state]), buffers, loss, info
 
         return function
+
+    @property
+    def trained(self) -> list[str]:
+        """The parameters it trains."""
+        return [name for group in self.groups for name in group.shapes]
 
     @property
     def moments_structure(self) -> PyTree:

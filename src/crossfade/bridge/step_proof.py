@@ -18,6 +18,7 @@ from torch import nn
 from ..errors import DifferentError
 from ..verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from .step_batch import x64
+from .step_layout import everything
 from .step_moments import read_optimizer
 from .step_program import Program
 from .transfer import tensor_to_numpy, to_torch
@@ -106,36 +107,51 @@ class _Run:
         if self.program.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
         optimizer.step()
-        trained = [n for group in self.program.groups for n in group.shapes]
+        trained = self.program.trained
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
             "gradient": {n: g for n, g in grads.items() if n in trained or np.any(g)},
-            **self._after(_arrays(module), read_optimizer(optimizer, module).moments),
+            **self._after(self._moved(_arrays(module)), read_optimizer(optimizer, module).moments),
         }
+
+    def _moved(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Notes which mapped arrays torch's loss moves on, such as running statistics: JAX's must do so too."""
+        mapped = {n for entry in self.program.mapping.entries for n in entry.torch} - set(self.program.trained)
+        same = lambda n: np.array_equal(weights[n], self.weights[n], equal_nan=weights[n].dtype.kind == "f")
+        self.buffers = sorted(self.program.buffers | {n for n in mapped if not same(n)})
+        return weights
 
     def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
         program = self.program
         dtype = weights[next(iter(program.groups[0].shapes))].dtype
         state = program.state(weights, self.optimizer)
-        trained = program.cut(state)
+        trained = set(program.trained)
         fixed = {n: weights[n] for e in program.mapping.entries for n in e.torch if n not in trained}
         counts = program.steps(self.optimizer)
         numbers = np.array([[g.hyper["lr"], n] for g, n in zip(program.groups, counts, strict=True)], dtype).ravel()
         state, after, loss, _, grads = self._update(state, fixed, numbers, self.batch)
-        arrays = jax.tree.map(np.asarray, (program.cut(state) | after, loss, grads))
+        # Cut in NumPy: in JAX each slice would be a program of its own.
+        state, after, loss, grads = jax.tree.map(np.asarray, (state, after, loss, grads))
         return {
-            "loss": {"loss": arrays[1]},
-            "gradient": arrays[2],
-            **self._after(arrays[0], program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])),
+            "loss": {"loss": loss},
+            "gradient": grads,
+            **self._after(
+                program.cut(state) | after, program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])
+            ),
         }
 
     def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
-        named = [n for group in self.program.groups for n in group.shapes]
+        named = self.program.trained
         uncounted = ("step",) if self.program.kind == "SGD" else ()
         return {
             "parameters": {n: weights[n] for n in named},
-            "moments": {f"{n}.{s}": a for n in named for s, a in moments[n].items() if s not in uncounted},
-            "buffers": {n: weights[n] for n in sorted(self.program.buffers)},
+            "moments": {
+                f"{n}.{s}": a.astype(np.float64) if s == "step" else a  # torch counts in its default dtype
+                for n in named
+                for s, a in moments[n].items()
+                if s not in uncounted
+            },
+            "buffers": {n: weights[n] for n in self.buffers},
         }
 
 
@@ -170,7 +186,7 @@ def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
 
 
 def _arrays(module: nn.Module) -> dict[str, np.ndarray]:
-    return {name: tensor_to_numpy(tensor) for name, tensor in module.state_dict().items()}
+    return {name: tensor_to_numpy(tensor) for name, tensor in everything(module).items()}
 
 
 def _cast(leaf: Any, dtype: Any) -> Any:

@@ -4,11 +4,15 @@ pass unnoticed.
 The bytecode tells: chains of names such as `beta`, `config.beta`, `config["beta"]` and `self.config.beta` that start at
 a global, a captured variable, a default or a bound `self`, in the loss and in the functions it calls, libraries left
 out. What is passed on whole (`helper(config)`) is compared by its attributes that carry a name the code mentions.
+
+Of a torch loss that is imported, tensors and modules are read anew at every step; they only have to stay the same
+objects. What else its modules hold, such as the slope of an activation, is compiled in and watched.
 """
 
 import dis
 import functools
 import inspect
+import operator
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -56,20 +60,37 @@ class Place:
 
 
 class Reads:
-    """The places a loss reads, and whether they still hold what they held when its program was traced."""
+    """The places a loss reads, and whether they still hold what they held when its program was traced.
 
-    def __init__(self, loss: Callable[..., Any]):
-        walk = _Walk(loss)
-        self._names = walk.names
+    live: the loss is a torch loss whose tensors are read anew at every step. `modules` are those it reads, by name.
+    """
+
+    def __init__(self, loss: Callable[..., Any], live: bool = False):
+        walk = _Walk(loss, live)
+        self._names, self._live = walk.names, live
         self._places = walk.places
+        self.modules, self._package = walk.modules, walk.package
+        self._settings: list[_Settings] = []
         self.remember()
+
+    def watch(self, module: nn.Module) -> None:
+        """Watches numbers and words that a module's parts from libraries hold; of others the code is read."""
+        parts = {f"{name}.": part for name, part in module.named_modules()}
+        library = {name: part for name, part in parts.items() if _is_library(type(part).__module__, self._package)}
+        self._settings.append(_Settings(library))
 
     def remember(self) -> None:
         """Takes what the places hold now for what the program was traced with."""
         for place in self._places:
             place.value = place.look()
-            place.immutable = isinstance(place.value, (*PLAIN, FunctionType, jax.Array))
-            place.frozen, place.shown = _freeze(place.value, self._names), _show(place.value)
+            same = (*PLAIN, FunctionType, jax.Array, *((torch.Tensor, nn.Module) if self._live else ()))
+            place.immutable = isinstance(place.value, same)
+            place.frozen, place.shown = self._freeze(place.value), _show(place.value)
+        for settings in self._settings:
+            settings.remember()
+
+    def _freeze(self, value: Any) -> Any:
+        return _freeze(value, self._names, self._live)
 
     def check(self) -> None:
         """Refuses to go on when a place holds something else."""
@@ -77,23 +98,60 @@ class Reads:
             value = place.look()
             if value is place.value and place.immutable:
                 continue
-            if _freeze(value, self._names) != place.frozen:
-                jax.clear_caches()  # functions JAX has traced inside the loss hold the old value too
-                raise UsageError(
-                    f"jax_loss reads {place.name}, which was {place.shown} when the program was compiled and is "
-                    f"{_show(value)} now; the program would go on with the old value. Pass what changes in the batch, "
-                    f"or close this step and open a new one. Nothing was changed."
-                )
+            if self._freeze(value) != place.frozen:
+                self._refuse(place.name, place.shown, _show(value))
             place.value = value
+        for settings in self._settings:
+            if settings.now() != settings.then:
+                self._refuse(*settings.change())
+
+    def _refuse(self, name: str, then: str, now: str) -> None:
+        jax.clear_caches()  # functions JAX has traced inside the loss hold the old value too
+        raise UsageError(
+            f"{'the loss' if self._live else 'jax_loss'} reads {name}, which was {then} when the program was compiled "
+            f"and is {now} now; the program would go on with the old value. Pass what changes in the batch, or close "
+            f"this step and open a new one. Nothing was changed."
+        )
+
+
+class _Settings:
+    """Numbers and words that modules hold beside their tensors: the slope of an activation, the stride of a layer."""
+
+    def __init__(self, parts: dict[str, nn.Module]):
+        own = lambda part: [n for n, v in vars(part).items() if n != "training" and n[0] != "_" and _is_plain(v)]
+        self._parts = [(prefix, vars(part), own(part)) for prefix, part in parts.items()]
+        self._lookups = [(operator.itemgetter(*names), held) for _, held, names in self._parts if names]
+        self.remember()
+
+    def remember(self) -> None:
+        self.then = self.now()
+        self._values = [[held[name] for name in names] for _, held, names in self._parts]
+
+    def now(self) -> Any:
+        """All of them, to be compared with `then`."""
+        try:
+            return [get(held) for get, held in self._lookups]
+        except KeyError:
+            return GONE
+
+    def change(self) -> tuple[str, str, str]:
+        """Name, old and new value of the first that has changed."""
+        for (prefix, held, names), values in zip(self._parts, self._values, strict=True):
+            for name, then in zip(names, values, strict=True):
+                if (now := held.get(name, GONE)) is not then and now != then:
+                    return f"{prefix}{name}".lstrip("."), _show(then), _show(now)
+        raise AssertionError("no setting has changed")
 
 
 class _Walk:
     """Follows a function, and those it calls, to the places they read."""
 
-    def __init__(self, loss: Callable[..., Any]):
+    def __init__(self, loss: Callable[..., Any], live: bool = False):
         self.places: list[Place] = []
+        self.modules: dict[str, nn.Module] = {}
+        self._live = live
         self.names: set[str] = set()
-        self._package = _package(loss)
+        self.package = _package(loss)
         self._seen: set[tuple[int, int]] = set()
         self._known: set[tuple] = set()
         self._descend(loss, first=True)
@@ -151,8 +209,9 @@ class _Walk:
             value = root()
         except (LookupError, ValueError):  # not defined yet
             return
+        holder: Any = None
         for i, (get, key) in enumerate(links):
-            if isinstance(value, ModuleType) and _is_library(value.__name__, self._package):
+            if isinstance(value, ModuleType) and _is_library(value.__name__, self.package):
                 return
             static = static and isinstance(value, ModuleType)
             declared = inspect.getattr_static(type(value), key, None) if get is getattr else None
@@ -166,10 +225,14 @@ class _Walk:
             if found is GONE or isinstance(found, BuiltinFunctionType):  # a method of data: `config.get`
                 links = links[:i]
                 break
-            value = found
+            holder, value = value, found
             name += f".{key}" if get is getattr else f"[{key!r}]"
         if isinstance(value, ModuleType | type):
             return
+        if self._live:
+            self._enter(name, value)
+            if isinstance(holder, nn.Module) and any(value is own for own in _registered(holder)):
+                return  # `Layout` watches it, or it is a buffer, which is looked up every time
         if callable(value) and not _is_data(value):
             self._descend(value)
             if static or not isinstance(value, FunctionType):
@@ -179,8 +242,17 @@ class _Walk:
             self._known.add(key)
             self.places.append(Place(name, root, links))
 
+    def _enter(self, name: str, value: Any) -> None:
+        """Reads what the modules read that a chain leads to, alone or in a container."""
+        found = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, nn.Module)]
+        for i, module in enumerate(found):
+            if not any(module is known for known in self.modules.values()):
+                self.modules[f"{name}[{i}]" if len(found) > 1 else name] = module
+                for part in module.modules():
+                    self._descend(MethodType(type(part).forward, part))
+
     def _is_ours(self, function: FunctionType) -> bool:
-        return not _is_library(function.__module__ or "", self._package)
+        return not _is_library(function.__module__ or "", self.package)
 
 
 def _chains(code: CodeType) -> Iterator[tuple[str, str, tuple[Link, ...]]]:
@@ -268,8 +340,18 @@ def _bits(array: jax.Array) -> bytes:
     return np.asarray(array).tobytes()
 
 
-def _freeze(value: Any, names: set[str]) -> Any:
-    """The value as something that compares by content."""
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
+def _registered(module: nn.Module) -> list[Any]:
+    return [*module._parameters.values(), *module._buffers.values(), *module._modules.values()]
+
+
+def _freeze(value: Any, names: set[str], live: bool = False) -> Any:
+    """The value as something that compares by content; if `live`, tensors and modules by identity."""
+    if live and isinstance(value, torch.Tensor | nn.Module):
+        return id(value)
     if isinstance(value, PLAIN):
         return type(value), repr(value)
     if isinstance(value, jax.Array):
@@ -286,7 +368,7 @@ def _freeze(value: Any, names: set[str]) -> Any:
         return frozenset(value)
     if not jax.tree_util.all_leaves([value]):  # containers, and models of JAX's libraries
         leaves, structure = jax.tree.flatten(value)
-        return structure, [_freeze(leaf, names) for leaf in leaves]
+        return structure, [_freeze(leaf, names, live) for leaf in leaves]
     kept = (*PLAIN, np.ndarray, jax.Array, tuple)
     attributes = {n: v for n, v in getattr(value, "__dict__", {}).items() if n in names and isinstance(v, kept)}
     return type(value), {n: _freeze(v, names) for n, v in attributes.items()} or id(value)

@@ -13,10 +13,12 @@ class Bench(Common):
     """Measure throughput, compile time apart, torch baselines beside.
 
     crossfade bench bridge --quick
+
+    crossfade bench my_package.twins:my_twin
     """
 
-    system: Annotated[Positional[str], arg(metavar="SYSTEM")] = "bridge"
-    """A name from `crossfade list`."""
+    system: Annotated[Positional[str], arg(metavar="SYSTEM|MODULE:ATTR")] = "bridge"
+    """A name from `crossfade list`, or your own Twin, or a function that gives (loss, module, optimizer, batch)."""
     quick: bool = False
     """Fewer rounds and processes: a first look, not a figure to quote."""
 
@@ -24,5 +26,9 @@ class Bench(Common):
         from ..loading import load_attribute
         from ..registry import benches, lookup
 
+        if ":" in self.system:
+            load_attribute(self.system)  # wrong names are told before any process starts
+            own = load_attribute("crossfade.bench.own:main")
+            return own(self.system, quick=self.quick, as_json=self.json, quiet=self.quiet)
         target = lookup("bench", benches(), self.system).target
         return load_attribute(target)(quick=self.quick, as_json=self.json, quiet=self.quiet)

@@ -1,11 +1,15 @@
 """The verb climb."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..ranges import Count
 from ..run.settings import MODES, Mode
-from .common import Common, print_json, telling
+from .common import Common, print_json, status, telling
 from .configured import Words, read_config, read_system
+
+if TYPE_CHECKING:
+    from ..parity import Twin
 
 
 @dataclass(kw_only=True)
@@ -13,10 +17,13 @@ class Climb(Common):
     """Every mode in turn: parity with the mode below, speed, learning; one table, one HTML report.
 
     crossfade climb SYSTEM steps=1000
+
+    crossfade climb my_package.twins:my_twin
     """
 
     words: Words = ()
-    """The system, then any settings but the mode."""
+    """The system, then any settings but the mode; or your own Twin: it is proved, and then timed in torch, by the
+    bridge and in JAX."""
     preset: str | None = None
     """A named setting to start from."""
     modes: tuple[Mode, ...] = ()
@@ -31,6 +38,8 @@ class Climb(Common):
         from .ladder_table import LadderTable
         from .pictures import pictures_of
 
+        if (twin := self._own()) is not None:
+            return self._climb_own(twin)
         system, words = read_system(self.words)
         config = read_config(system, words, preset=self.preset)
         modes: list[Mode] = [mode for mode in MODES if not self.modes or mode in self.modes]
@@ -48,3 +57,35 @@ class Climb(Common):
         else:
             print(f"report: {page}")
         return int(different)
+
+    def _own(self) -> "Twin | None":
+        """The user's twin, if that is what the words name."""
+        from ..loading import load_attribute
+        from ..parity import Twin
+        from ..registry import System
+
+        if len(self.words) != 1 or ":" not in self.words[0]:
+            return None
+        named = load_attribute(self.words[0], (System, Twin))
+        return named if isinstance(named, Twin) else None
+
+    def _climb_own(self, twin: "Twin") -> int:
+        """The proof, and if it holds, one step of each kind in time."""
+        from .. import parity
+        from ..loading import load_attribute
+
+        with status(f"proving {twin.name}", self):
+            report = parity.check(twin, steps=(1, self.updates))
+        page = report.save(self.runs_dir / "parity" / f"{twin.name}.html")
+        if not self.json:
+            print(report.text())
+            print(f"report: {page}")
+        if report.exit_code:
+            return print_json({"parity": report.json()}) or report.exit_code if self.json else report.exit_code
+        own = load_attribute("crossfade.bench.own:measured")(
+            self.words[0], quick=True, progress=not (self.quiet or self.json)
+        )
+        if self.json:
+            return print_json({"parity": report.json(), "bench": own})
+        load_attribute("crossfade.bench.bridge:show")(own)
+        return 0

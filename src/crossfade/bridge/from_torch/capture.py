@@ -1,0 +1,327 @@
+"""How torch code is recorded: it runs once on tensors without values, under a mode that sees every ATen operation.
+
+The mode stands below autograd, where `no_grad` shows only in a flag and `detach` as an operation; both are written
+down, because JAX will differentiate the record.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.nn.attention
+from torch import Tensor
+from torch._decomp import core_aten_decompositions
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...errors import CrossfadeError, NoCounterpart, UsageError, UserCodeError
+from ..transfer_torch import tensor_to_numpy
+from .graph import Graph, Node, Ref
+from .memory import Memory, storage_of
+from .places import Place, answer_that_passes, error_place, user_place
+from .random_ops import RANDOM
+from .table import find
+
+WRITES = {"native_batch_norm.default": (3, 4)}
+"""Operations that write to arguments which their schema does not mark, by position; their rules give these last."""
+
+CHECKS = ("sym_", "_assert", "_linalg_check_errors")
+"""Operations without results: questions of sizes, and checks of values, which nobody knows when it is recorded."""
+
+OTHER_OP = "Write it with operations that are known, or keep this part in torch."
+STATIC = (
+    "JAX compiles one program for all values. Use torch.where or a mask in place of the branch, or give the number as "
+    "a Python constant."
+)
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down each operation with the values it reads and makes."""
+
+    def __init__(self, fake: FakeTensorMode):
+        super().__init__()
+        self.fake = fake
+        self.graph = Graph()
+        self.memory = Memory(self.emit)
+        self.constants: set[int] = set()
+        self.stand_ins: dict[int, Tensor] = {}
+        self.randoms = 0
+        self.place: Place | None = None
+        self.refusal: CrossfadeError | None = None
+        self.decompositions = core_aten_decompositions()
+
+    def input(self, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype) -> Tensor:
+        """A tensor without values that stands for an argument."""
+        with self.fake:
+            tensor = torch.empty(shape, dtype=dtype, device=like.device)
+            if isinstance(like, torch.nn.Parameter):
+                tensor = torch.nn.Parameter(tensor, requires_grad=like.requires_grad)
+            elif like.requires_grad and like.is_leaf:
+                tensor.requires_grad_()
+        value = self.graph.value(shape, dtype)
+        self.graph.inputs.append(value)
+        self.memory.add(tensor, value)
+        return tensor
+
+    def stands_for(self, tensor: Tensor, stand_in: Tensor) -> None:
+        """`tensor`, which the function closes over, is read as `stand_in`."""
+        self.stand_ins[id(tensor)] = stand_in
+
+    def emit(self, op: str, args: tuple, shape: tuple[int, ...], dtype: torch.dtype) -> Ref:
+        """Records an operation of our own."""
+        out = self.graph.value(shape, dtype)
+        self.graph.nodes.append(Node(op, args, {}, (out,), self.place or user_place()))
+        return out
+
+    def read(self, tensor: Tensor) -> Ref:
+        """The value of a tensor at this point of the program."""
+        return self.memory.read(self.known(tensor))
+
+    def known(self, tensor: Tensor) -> Tensor:
+        """The tensor without values that stands for a tensor; one from outside becomes a constant."""
+        tensor = self.stand_ins.get(id(tensor), tensor)
+        if self.memory.holds(tensor):
+            return tensor
+        if isinstance(tensor, FakeTensor):
+            raise self.refuse(NoCounterpart, f"a tensor of shape {tuple(tensor.shape)} has no known origin. {OTHER_OP}")
+        if tensor.requires_grad:
+            raise self.refuse(
+                UsageError,
+                f"expected parameters as arguments, got one of shape {tuple(tensor.shape)} from outside. "
+                f"Pass the module (or the tensor) that it belongs to as an argument, or name it in closed_over=.",
+            )
+        value = self.graph.value(tuple(tensor.shape), tensor.dtype)
+        with _disable_current_modes():
+            self.graph.constants[value.index] = tensor_to_numpy(tensor)
+            stand_in = self.fake.from_tensor(tensor)
+        self.memory.add(stand_in, value)
+        self.memory.alive.append(tensor)
+        self.stand_ins[id(tensor)] = stand_in
+        self.constants.add(storage_of(stand_in))
+        return stand_in
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.place = user_place()
+        return self.look(func, args, kwargs or {})
+
+    def look(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        op = _name(func)
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self.number(func, args)
+        if func.namespace == "prim" or op.startswith(CHECKS):
+            return func(*args, **kwargs)
+        write = _written(func, args, kwargs)
+        base = functional_name(func)
+        if base.partition(".")[0] in REFUSED:
+            raise self.refuse(NoCounterpart, REFUSED[base.partition(".")[0]])
+        if find(base) is None:
+            return self.in_parts(func, base, args, kwargs, write)
+        if write is not None and storage_of(self.known(write)) in self.constants:
+            raise self.refuse(
+                UsageError,
+                f"expected no write to a tensor from outside the function, got aten.{op} on one of shape "
+                f"{tuple(write.shape)}. Pass it as an argument.",
+            )
+        read = lambda x: self.read(x) if isinstance(x, Tensor) else x
+        known_args, known_kwargs = tree_map(read, args), tree_map(read, kwargs)
+        results = self.run(func, args, kwargs)
+        stopped, tensors = not torch.is_grad_enabled(), _tensors(results)
+        outs = tuple(self.graph.value(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in tensors)
+        extra = self.unmarked(op, args)
+        outs += tuple(self.graph.value(tuple(t.shape), t.dtype) for t in extra)
+        known_kwargs.pop("out", None)
+        random = None
+        if base.partition(".")[0] in RANDOM:
+            random, self.randoms = self.randoms, self.randoms + 1
+        node = Node(base, tuple(known_args), known_kwargs, outs, self.place or user_place(), stopped, random)
+        self.graph.nodes.append(node)
+        if write is not None:
+            self.write(write, outs[0], stopped)
+        else:
+            self.keep(op, args, tensors, outs)
+        for tensor, out in zip(extra, outs[len(tensors) :], strict=True):
+            self.memory.write(tensor, out)
+        return results
+
+    def number(self, func: Any, args: tuple) -> bool | int | float:
+        """`item()`, `bool(tensor)`, `float(tensor)`: possible for constants only."""
+        try:
+            return self.run(func, args, {})
+        except DataDependentOutputException as error:
+            passing = answer_that_passes()
+            if passing is not None:
+                return passing
+            raise self.refuse(
+                UsageError,
+                f"expected code whose course does not depend on values, got bool(), item(), float() or an `if` on a "
+                f"tensor. {STATIC}",
+            ) from error
+
+    def run(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The operation on tensors without values."""
+        if func in FakeTensorMode.lift_fns:
+            return func(*args, **kwargs)
+        args, kwargs = tree_map(self.live, args), tree_map(self.live, kwargs)
+        try:
+            return func(*args, **kwargs)
+        except DynamicOutputShapeException as error:
+            raise self.refuse(
+                UsageError,
+                f"expected results whose shape does not depend on values, got aten.{_name(func)} (a boolean mask as an "
+                f"index, nonzero, unique). {STATIC}",
+            ) from error
+
+    def live(self, value: Any) -> Any:
+        return self.known(value) if isinstance(value, Tensor) else value
+
+    def unmarked(self, op: str, args: tuple) -> list[Tensor]:
+        return [args[i] for i in WRITES.get(op, ()) if args[5] and args[i] is not None]
+
+    def in_parts(self, func: Any, base: str, args: tuple, kwargs: dict[str, Any], write: Tensor | None) -> Any:
+        """An operation without a rule, by those that torch makes it of."""
+        if write is not None and base != _name(func):
+            packet, _, overload = base.partition(".")
+            functional = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+            if functional is not None:
+                with self:
+                    result = functional(*args, **kwargs)
+                self.run(func, args, kwargs)
+                self.write(write, self.read(result), not torch.is_grad_enabled())
+                return write
+        with self:
+            result = func.decompose(*args, **kwargs)
+            if result is NotImplemented and func in self.decompositions:
+                result = self.decompositions[func](*args, **kwargs)
+        if result is NotImplemented:
+            raise self.refuse(NoCounterpart, f"{func.namespace}.{_name(func)} has no rule in JAX. {OTHER_OP}")
+        return result
+
+    def write(self, tensor: Tensor, value: Ref, stopped: bool) -> None:
+        tensor = self.known(tensor)
+        if stopped:  # torch keeps the gradient of what was there
+            spec = self.graph.specs[value.index]
+            value = self.emit("keep_gradient", (self.memory.read(tensor), value), spec.shape, spec.dtype)
+        self.memory.write(tensor, value)
+
+    def keep(self, op: str, args: tuple, tensors: tuple, outs: tuple[Ref | None, ...]) -> None:
+        """Notes the tensors that an operation made."""
+        for tensor, out in zip(tensors, outs, strict=False):
+            if out is None:
+                continue
+            if op.startswith("detach."):
+                self.memory.detach(tensor, out, self.known(args[0]))
+            else:
+                self.memory.add(tensor, out, self.known(args[0]) if args and isinstance(args[0], Tensor) else None)
+
+    def refuse(self, kind: type[CrossfadeError], words: str) -> CrossfadeError:
+        """An error that names the user's line; it holds even if the user's code catches it."""
+        self.refusal = kind(f"{self.place or user_place()}: {words}")
+        return self.refusal
+
+
+def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
+    """Runs the function under the recorder."""
+    try:
+        with ExitStack() as stack:
+            for context in (plain_kernels(), _no_custom_functions(recorder), recorder.fake, recorder):
+                stack.enter_context(context)
+            result = function()
+    except CrossfadeError:
+        raise
+    except RuntimeError as error:
+        if recorder.refusal is not None:
+            raise recorder.refusal from error
+        raise _failed(error) from error
+    except (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError) as error:
+        if recorder.refusal is not None:
+            raise recorder.refusal from error
+        raise _failed(error) from error
+    if recorder.refusal is not None:
+        raise recorder.refusal
+    return result
+
+
+REFUSED = {
+    "set": "expected tensors that keep their memory, got set_(). Assign the new tensor instead.",
+    "resize": "expected tensors that keep their size, got resize_(). Make a new tensor of that size.",
+    "nonzero": f"expected results whose shape does not depend on values, got nonzero(). {STATIC}",
+}
+
+
+def _failed(error: Exception) -> UserCodeError:
+    lines = str(error).strip().splitlines()
+    return UserCodeError(
+        f"{error_place(error)}: {type(error).__name__}: {lines[0] if lines else ''}. "
+        f"The function failed on tensors of the example's shapes; see that it runs in torch."
+    )
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """No fused kernels, which have no parts, and no validation of distributions, which looks at values."""
+    distribution = torch.distributions.Distribution
+    validate, fast = distribution._validate_args, torch.backends.mha.get_fastpath_enabled()
+    mkldnn = torch._C._get_mkldnn_enabled()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        distribution._validate_args = False
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one kernel; `flags` would warn of others
+        try:
+            yield
+        finally:
+            distribution._validate_args = validate
+            torch.backends.mha.set_fastpath_enabled(fast)
+            torch._C._set_mkldnn_enabled(mkldnn)
+
+
+@contextmanager
+def _no_custom_functions(recorder: Recorder) -> Iterator[None]:
+    """A torch.autograd.Function says its own derivative, which a record of its forward pass does not have."""
+    before = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+        recorder.place = user_place()
+        raise recorder.refuse(
+            NoCounterpart,
+            f"expected derivatives that torch's operations have, got the torch.autograd.Function {cls.__name__}. "
+            f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
+        )
+
+    torch.autograd.Function.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = before
+
+
+def _name(func: Any) -> str:
+    return f"{func._schema.name.partition('::')[2]}.{func._overloadname}"
+
+
+def functional_name(func: Any) -> str:
+    """`add.Tensor` for `add_.Tensor` too."""
+    name = _name(func)
+    return name.replace("_.", ".", 1) if func._schema.name.endswith("_") and not name.startswith("__") else name
+
+
+def _tensors(results: Any) -> tuple[Any, ...]:
+    if isinstance(results, tuple | list):
+        flat = [part for result in results for part in (result if isinstance(result, list | tuple) else (result,))]
+        return tuple(flat)
+    return (results,)
+
+
+def _written(func: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor | None:
+    """The tensor that an operation writes to, by its schema."""
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[i] if i < len(args) else kwargs.get(argument.name)
+            return next((x for x in tree_leaves(value) if isinstance(x, Tensor)), None)
+    return None

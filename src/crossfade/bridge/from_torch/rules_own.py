@@ -1,0 +1,66 @@
+"""Operations that ATen does not have: memory read and written through strides, gradients kept and stopped."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .table import rule, rules
+
+rules(detach=lax.stop_gradient, detach_copy=lax.stop_gradient)
+
+
+@rule("keep_gradient")
+@jax.custom_jvp
+def keep_gradient(before: Array, after: Array) -> Array:
+    """The value of `after` with the derivative of `before`: what an in-place operation under no_grad leaves behind."""
+    return after
+
+
+@keep_gradient.defjvp
+def _keep_gradient_jvp(primals: tuple, tangents: tuple) -> tuple:
+    return primals[1], tangents[0]
+
+
+@rule("strided_flat")
+def strided_flat(x: Array, strides: tuple[int, ...], offset: int, size: int) -> Array:
+    """The storage behind a tensor as one axis of `size` elements; those the tensor does not reach are 0."""
+    if strides == contiguous(x.shape) and offset == 0 and x.size == size:
+        return x.reshape(size)
+    return jnp.zeros(size, x.dtype).at[places(x.shape, strides, offset)].set(x)
+
+
+@rule("strided_read")
+def strided_read(flat: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:
+    """The tensor that is a view of the storage."""
+    size = int(np.prod(shape))
+    if strides == contiguous(shape):
+        return flat[offset : offset + size].reshape(shape)
+    return flat[places(shape, strides, offset)]
+
+
+@rule("strided_write")
+def strided_write(flat: Array, x: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:
+    """The storage after a write through a view of it."""
+    if strides == contiguous(shape):
+        return flat.at[offset : offset + x.size].set(x.reshape(x.size))
+    return flat.at[places(shape, strides, offset)].set(x)
+
+
+@rule("as_strided")
+def as_strided(x: Array, size: list[int], stride: list[int], storage_offset: int | None = None) -> Array:
+    """A view by strides, of a tensor that is contiguous."""
+    return strided_read(x.reshape(x.size), tuple(size), tuple(stride), storage_offset or 0)
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor in row-major order."""
+    return tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+
+
+def places(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> np.ndarray:
+    """The index in the storage of each element."""
+    index = np.full(shape, offset)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        index += (np.arange(size) * stride).reshape((-1,) + (1,) * (len(shape) - axis - 1))
+    return index
