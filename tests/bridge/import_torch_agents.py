@@ -285,13 +285,13 @@ def c51(q: nn.Module, target: nn.Module, b: dict, n_atoms: int = 5) -> Tensor:
         delta_z = atoms[1] - atoms[0]
         tz = next_atoms.clamp(-2.0, 2.0)
         at = (tz + 2.0) / delta_z
-        l, u = at.floor().clamp(0, n_atoms - 1), at.ceil().clamp(0, n_atoms - 1)
-        d_m_l = (u + (l == u).float() - at) * next_pmfs
-        d_m_u = (at - l) * next_pmfs
+        low, up = at.floor().clamp(0, n_atoms - 1), at.ceil().clamp(0, n_atoms - 1)
+        d_m_l = (up + (low == up).float() - at) * next_pmfs
+        d_m_u = (at - low) * next_pmfs
         target_pmfs = torch.zeros_like(next_pmfs)
         for row in range(target_pmfs.size(0)):
-            target_pmfs[row].index_add_(0, l[row].long(), d_m_l[row])
-            target_pmfs[row].index_add_(0, u[row].long(), d_m_u[row])
+            target_pmfs[row].index_add_(0, low[row].long(), d_m_l[row])
+            target_pmfs[row].index_add_(0, up[row].long(), d_m_u[row])
     old = pmf(q, b["obs"])[torch.arange(len(action)), b["choices"].flatten()]
     return (-(target_pmfs * old.clamp(min=1e-5, max=1 - 1e-5).log()).sum(-1)).mean()
 

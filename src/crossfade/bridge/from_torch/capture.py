@@ -120,7 +120,7 @@ class Recorder(TorchDispatchMode):
         write = _written(func, args, kwargs)
         base = functional_name(func)
         if base.partition(".")[0] in REFUSED:
-            raise self.refuse(NoCounterpart, REFUSED[base.partition(".")[0]])
+            raise self.refuse(*REFUSED[base.partition(".")[0]])
         if find(base) is None:
             return self.in_parts(func, base, args, kwargs, write)
         if write is not None and storage_of(self.known(write)) in self.constants:
@@ -131,22 +131,22 @@ class Recorder(TorchDispatchMode):
             )
         read = lambda x: self.read(x) if isinstance(x, Tensor) else x
         known_args, known_kwargs = tree_map(read, args), tree_map(read, kwargs)
-        results = self.run(func, args, kwargs)
-        stopped, tensors = not torch.is_grad_enabled(), _tensors(results)
-        outs = tuple(self.graph.value(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in tensors)
-        extra = self.unmarked(op, args)
-        outs += tuple(self.graph.value(tuple(t.shape), t.dtype) for t in extra)
         known_kwargs.pop("out", None)
+        results = self.run(func, args, kwargs)
+        tensors, unmarked = _tensors(results), [args[i] for i in WRITES.get(op, ()) if args[5] and args[i] is not None]
+        outs = [self.graph.value(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in tensors]
+        new = [self.graph.value(tuple(t.shape), t.dtype) for t in unmarked]
+        stopped = not torch.is_grad_enabled()
         random = None
         if base.partition(".")[0] in RANDOM:
             random, self.randoms = self.randoms, self.randoms + 1
-        node = Node(base, tuple(known_args), known_kwargs, outs, self.place or user_place(), stopped, random)
-        self.graph.nodes.append(node)
-        if write is not None:
+        place = self.place or user_place()
+        self.graph.nodes.append(Node(base, tuple(known_args), known_kwargs, (*outs, *new), place, stopped, random))
+        if write is not None and outs[0] is not None:
             self.write(write, outs[0], stopped)
         else:
             self.keep(op, args, tensors, outs)
-        for tensor, out in zip(extra, outs[len(tensors) :], strict=True):
+        for tensor, out in zip(unmarked, new, strict=True):
             self.memory.write(tensor, out)
         return results
 
@@ -181,9 +181,6 @@ class Recorder(TorchDispatchMode):
     def live(self, value: Any) -> Any:
         return self.known(value) if isinstance(value, Tensor) else value
 
-    def unmarked(self, op: str, args: tuple) -> list[Tensor]:
-        return [args[i] for i in WRITES.get(op, ()) if args[5] and args[i] is not None]
-
     def in_parts(self, func: Any, base: str, args: tuple, kwargs: dict[str, Any], write: Tensor | None) -> Any:
         """An operation without a rule, by those that torch makes it of."""
         if write is not None and base != _name(func):
@@ -210,7 +207,7 @@ class Recorder(TorchDispatchMode):
             value = self.emit("keep_gradient", (self.memory.read(tensor), value), spec.shape, spec.dtype)
         self.memory.write(tensor, value)
 
-    def keep(self, op: str, args: tuple, tensors: tuple, outs: tuple[Ref | None, ...]) -> None:
+    def keep(self, op: str, args: tuple, tensors: tuple, outs: list[Ref | None]) -> None:
         """Notes the tensors that an operation made."""
         for tensor, out in zip(tensors, outs, strict=False):
             if out is None:
@@ -248,10 +245,10 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
     return result
 
 
-REFUSED = {
-    "set": "expected tensors that keep their memory, got set_(). Assign the new tensor instead.",
-    "resize": "expected tensors that keep their size, got resize_(). Make a new tensor of that size.",
-    "nonzero": f"expected results whose shape does not depend on values, got nonzero(). {STATIC}",
+REFUSED: dict[str, tuple[type[CrossfadeError], str]] = {
+    "set": (NoCounterpart, "expected tensors that keep their memory, got set_(). Assign the new tensor instead."),
+    "resize": (NoCounterpart, "expected tensors that keep their size, got resize_(). Make a new tensor of that size."),
+    "nonzero": (UsageError, f"expected results whose shape does not depend on values, got nonzero(). {STATIC}"),
 }
 
 
@@ -294,11 +291,11 @@ def _no_custom_functions(recorder: Recorder) -> Iterator[None]:
             f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
         )
 
-    torch.autograd.Function.apply = classmethod(apply)
+    setattr(torch.autograd.Function, "apply", classmethod(apply))  # noqa: B010 (its type is no classmethod)
     try:
         yield
     finally:
-        torch.autograd.Function.apply = before
+        setattr(torch.autograd.Function, "apply", before)  # noqa: B010
 
 
 def _name(func: Any) -> str:

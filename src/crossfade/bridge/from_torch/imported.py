@@ -26,9 +26,7 @@ from .values import DTYPES, TORCH_DTYPES
 State = dict[str, Array]
 
 
-def import_torch(
-    function: Callable[..., Any] | nn.Module, *example: Any, closed_over: Any = None, **example_kwargs: Any
-) -> "ImportedFunction":
+def import_torch(function: Any, *example: Any, closed_over: Any = None, **example_kwargs: Any) -> "ImportedFunction":
     """The JAX function that computes what a torch function does, with torch's derivatives.
 
     function: any code of tensors (losses, `torch.distributions`, in-place operations, indexing, layers), or an

@@ -4,10 +4,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from .table import rule
+from .values import Number
 
 
 @rule("threshold_backward")
-def threshold_backward(grad: Array, x: Array, threshold: float) -> Array:
+def threshold_backward(grad: Array, x: Array, threshold: Number) -> Array:
     return jnp.where(x <= threshold, 0.0, grad)
 
 
@@ -22,7 +23,7 @@ def sigmoid_backward(grad: Array, y: Array) -> Array:
 
 
 @rule("leaky_relu_backward")
-def leaky_relu_backward(grad: Array, x: Array, slope: float, self_is_result: bool) -> Array:
+def leaky_relu_backward(grad: Array, x: Array, slope: Number, self_is_result: bool) -> Array:
     return jnp.where(x > 0, grad, slope * grad)
 
 
