@@ -73,7 +73,7 @@ def test_losses(case, x64):
     assert value <= VALUE and gradient <= GRADIENT
 
 
-@pytest.mark.parametrize("case", few_of(NOISY, "dropout", "sac actor", "sac critic", "multinomial"))
+@pytest.mark.parametrize("case", few_of(NOISY, "dropout", "sac actor"))
 def test_random_functions_draw_what_torch_draws_from_the_same_key(case, x64):
     function, *args = case
     value, gradient = difference(function, *args, key=jax.random.key(3))
@@ -349,6 +349,14 @@ def test_modules_and_parameters_that_are_closed_over(x64):
     np.testing.assert_allclose(grads["net"]["4.weight"], net[4].weight.grad, rtol=1e-12)
 
 
+def test_tensors_from_outside_are_constants_and_named(x64):
+    offset = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    imported = bridge.import_torch(lambda x: x + offset + torch.tensor([3.0, 4.0]), n(2))
+    assert len(imported.outside) == 1 and imported.outside[0] is offset
+    offset.zero_()
+    assert imported(jnp.zeros(2)).tolist() == [4.0, 6.0]
+
+
 def test_a_module_that_two_arguments_share_is_read_from_the_first(x64):
     encoder = made(lambda: nn.Linear(3, 3))
     actor, critic = nn.Sequential(encoder, made(lambda: nn.Linear(3, 2))), nn.Sequential(encoder, nn.Tanh())
@@ -404,12 +412,20 @@ REFUSED = {
         r"test_import_torch.py:\d+ .*aten._fft_r2c",
     ),
     "an own derivative": (lambda x: Doubled.apply(x), NoCounterpart, "torch.autograd.Function Doubled"),
+    "a hook": (lambda x: _hooked(x), NoCounterpart, "Tensor.register_hook"),
+    "equal": (lambda x: x if torch.equal(x, x) else -x, UsageError, "torch.equal"),
     "code that fails": (
         lambda x: x @ torch.ones(7),
         UserCodeError,
         r"test_import_torch.py:\d+ in <lambda>: RuntimeError",
     ),
 }
+
+
+def _hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad * 3)
+    return y
 
 
 def _place(x):
@@ -423,6 +439,13 @@ def test_what_jax_cannot_do_is_refused_by_name_and_line(function, kind, words):
     with pytest.raises(kind, match=words):
         imported = bridge.import_torch(function, n(3).float())
         imported(jnp.ones(3))
+
+
+def test_a_parameter_whose_gradient_a_hook_changes_is_refused():
+    module = made(lambda: mlp(4, 2))
+    module[0].weight.register_hook(lambda grad: grad * 2)
+    with pytest.raises(NoCounterpart, match="'0.weight' with one that changes its gradient"):
+        bridge.import_torch(module, n(3, 4))
 
 
 def test_arguments_of_another_structure_are_refused():
