@@ -35,14 +35,14 @@ RECORD = System(
     presets={
         # A minute's climb of the planar biped: small enough for the slowest mode.
         "demo": ("n_envs=16", "n_steps=16", "hidden=32", "steps=60", "eval_every=20", "env.limit=200"),
-        # The planar biped learns to walk: half an hour on two cores.
+        # The planar biped learns to walk, in minutes.
         "walk": (
             "n_envs=128",
             "n_steps=40",
             "log_std_start=-1",
-            "steps=8000",
-            "eval_every=500",
-            "checkpoint_every=500",
+            "steps=1500",
+            "eval_every=250",
+            "checkpoint_every=250",
         ),
         # Faster, at speeds that are commanded and seen.
         "brisk": (
