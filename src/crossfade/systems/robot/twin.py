@@ -104,6 +104,12 @@ def _host_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
 
 
 def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
+    return _rollout_program(replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype)))(policy, key)
+
+
+@cache
+def _rollout_program(config: RobotConfig) -> Callable[[Any, Any], dict[str, Any]]:
+    """Compiled once for each precision: a proof disturbs one parameter after the other."""
     import jax
     import jax.numpy as jnp
 
@@ -111,13 +117,16 @@ def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, A
     from ...algos.ppo.rollout_jax import collect, draw
     from .system_jax import System
 
-    config = replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype))
     system = System(config)
-    world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
-    noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
-    envs, actor = BoundWorld(world, None, settings), Actor(policy, actions)
-    rollout, carry, _ = collect(actor, envs, system.start_buffer(), noise, config)
-    return _trajectory(rollout, carry)
+    world, actions, start = system.compiled, system.actions, system.start_buffer()
+    settings = jax.tree.map(jnp.asarray, system.settings(0))
+
+    def rollout(policy: Any, key: Any) -> dict[str, Any]:
+        noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
+        found, carry, _ = collect(Actor(policy, actions), BoundWorld(world, None, settings), start, noise, config)
+        return _trajectory(found, carry)
+
+    return jax.jit(rollout)
 
 
 def _trajectory(rollout: Any, carry: Any) -> dict[str, Any]:
