@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from crossfade.envs.world import Continuous
 
@@ -30,22 +29,21 @@ class Came(NamedTuple):
 class DriftParams:
     """x' = x + a / 2 from somewhere in [-2, 2]; reward -x'^2 - a^2 / 10; beyond 3 it ends."""
 
-    numpy: ClassVar[str] = "brax_cases:HostDrift"
+    numpy: ClassVar[str] = ""
     jax: ClassVar[str] = "brax_cases:Drift"
 
 
 @dataclass(frozen=True)
 class Drift:
     params: DriftParams
-    xp: ClassVar[Any] = jnp
     observation_dim, action_space, start_numbers = 2, Continuous(1), 1
 
     def begin(self, data, settings, uniform):
         x = 4 * uniform[..., 0] - 2
-        return Where(x, self.xp.zeros(x.shape, "int32"))
+        return Where(x, jnp.zeros(x.shape, "int32"))
 
     def observe(self, data, settings, state):
-        return self.xp.stack([state.x, (state.t / 8).astype("float32")], -1)
+        return jnp.stack([state.x, (state.t / 8).astype("float32")], -1)
 
     def mask(self, data, settings, state):
         return None
@@ -53,13 +51,8 @@ class Drift:
     def step(self, data, settings, state, action):
         x, t = state.x + 0.5 * action[..., 0], (state.t + 1).astype("int32")
         terms = Terms(-x * x, -0.1 * action[..., 0] ** 2)
-        out = self.xp.abs(x) > 3
+        out = jnp.abs(x) > 3
         return Where(x, t), Came(terms.near + terms.effort, out, (t >= 8) & ~out, terms)
-
-
-@dataclass(frozen=True)
-class HostDrift(Drift):
-    xp: ClassVar[Any] = np
 
 
 def slide() -> Any:

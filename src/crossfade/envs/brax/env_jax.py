@@ -13,7 +13,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from ...errors import UsageError
-from ..host_jax import HostWorld
 from ..world import BoundWorld, Continuous, Outcome, WorldParams, make_world
 
 try:
@@ -31,12 +30,10 @@ class WorldEnv(envs.Env):
     """One environment of a world with continuous actions, or as many as `reset` is given keys.
 
     Episodes are cut by Brax, after its `episode_length`: a world that cuts them itself must do so no earlier.
-    `host`: the world's NumPy half, called from the compiled program; it has neither data nor settings.
     """
 
-    def __init__(self, params: WorldParams, data: Any = None, settings: Any = None, *, host: bool = False):
-        world = HostWorld(params) if host else make_world(params, "jax")
-        self.world = BoundWorld(world, data, settings)
+    def __init__(self, params: WorldParams, data: Any = None, settings: Any = None):
+        self.world = BoundWorld(make_world(params, "jax"), data, settings)
         space = self.world.world.action_space
         if not isinstance(space, Continuous):
             raise UsageError(f"Brax: expected a world with continuous actions, got {space}. Train it with trainer=own.")

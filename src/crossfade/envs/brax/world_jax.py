@@ -52,12 +52,20 @@ def _structure(params: BraxParams) -> tuple[Any, Any]:
     return tree, namedtuple("Leaves", [f"leaf{i}" for i in range(len(leaves))])
 
 
+def _unflat(params: BraxParams, state: Episode) -> Any:
+    """Brax's own state."""
+    return jax.tree.unflatten(_structure(params)[0], list(state.leaves))
+
+
 @dataclass(frozen=True)
 class Brax:
     """See `BraxParams`. A world without data and settings."""
 
     params: BraxParams
     start_numbers: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        make_env(self.params)  # what is wrong with it is said here
 
     @property
     def observation_dim(self) -> int:
@@ -79,7 +87,7 @@ class Brax:
 
     def observe(self, data: None, settings: None, state: Episode) -> Float[Array, "*batch o"]:
         """What the environment shows."""
-        return self._state(state).obs
+        return _unflat(self.params, state).obs
 
     def mask(self, data: None, settings: None, state: Episode) -> None:
         """None: every action is legal."""
@@ -90,13 +98,10 @@ class Brax:
     ) -> tuple[Episode, BareOutcome]:
         """The environments after an action."""
         act = lambda before, action: make_env(self.params).step(before, action)
-        after = self._each(act, state.t.shape)(self._state(state), jnp.clip(action, -1, 1))
+        after = self._each(act, state.t.shape)(_unflat(self.params, state), jnp.clip(action, -1, 1))
         t, done = state.t + 1, after.done.astype(bool)
         outcome = BareOutcome(after.reward, done, (t >= self.params.limit) & ~done)
         return Episode(_structure(self.params)[1](*jax.tree.leaves(after)), t), outcome
-
-    def _state(self, state: Episode) -> Any:
-        return jax.tree.unflatten(_structure(self.params)[0], list(state.leaves))
 
     @staticmethod
     def _each(function: Any, batch: tuple[int, ...]) -> Any:
@@ -126,7 +131,7 @@ class HostBrax:
 
     def observe(self, data: None, settings: None, state: Episode) -> Float[np.ndarray, "*batch o"]:
         """What the environment shows."""
-        return np.asarray(Brax(self.params).observe(None, None, state))
+        return np.asarray(_unflat(self.params, state).obs)
 
     def mask(self, data: None, settings: None, state: Episode) -> None:
         """None: every action is legal."""
