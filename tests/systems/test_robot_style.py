@@ -16,10 +16,12 @@ from crossfade.errors import DataError, UsageError
 from crossfade.random import random_numpy as random
 from crossfade.registry import find
 from crossfade.run import RunDir
+from crossfade.run.metrics import encode
 from crossfade.run.settings import MODES
 from crossfade.systems.robot import style, watching_jax, watching_numpy
 from crossfade.systems.robot.config import RobotConfig
 from crossfade.systems.robot.evaluation import RobotEffort
+from crossfade.systems.robot.summary import discriminator
 from crossfade.systems.robot.verdict import judge
 from crossfade.trainers.making import make_trainer, precision
 from default_run import few
@@ -125,6 +127,18 @@ def test_clips_and_settings_that_do_not_fit_are_refused(tmp_path):
         apply(RobotConfig(), ("style=amp", "style.memory=1000"))
     with pytest.raises(UsageError, match="style: unknown choice 'gail'"):
         apply(RobotConfig(), ("style=gail",))
+
+
+def test_a_report_tells_the_health_of_the_discriminator(tmp_path):
+    row = {"step": 4, "env_steps": 4, "updates": 4, "wall": 1.0}
+    log = [encode({**row, "train/disc_accuracy": 0.7}), encode({**row, "step": 8, "eval/return": 1.0})]
+    (tmp_path / "metrics.jsonl").write_bytes(b"".join(log))
+    assert (
+        discriminator(tmp_path)
+        == "discriminator [########............] 0.70 healthy, of which 0.55 to 0.75 is healthy."
+    )
+    (tmp_path / "metrics.jsonl").write_bytes(log[1])
+    assert discriminator(tmp_path) is None
 
 
 def test_an_evaluation_says_how_far_the_style_is_and_in_what(tmp_path):

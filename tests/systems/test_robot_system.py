@@ -25,6 +25,7 @@ from crossfade.systems.robot.config import RobotConfig
 from crossfade.systems.robot.evaluation import RobotEffort, walk
 from crossfade.systems.robot.twin import robot
 from crossfade.trainers.making import make_trainer, precision
+from default_run import few
 
 SMALL = ("n_envs=4", "n_steps=8", "minibatches=2", "env.limit=20", "eval_episodes=3", "hidden=8")
 
@@ -65,6 +66,7 @@ def test_levels_that_are_none_are_refused():
         apply(RobotConfig(), ["level=1", "mode=torch"])
 
 
+@pytest.mark.slow
 def test_level_2_learns_what_level_3_learns():
     found = []
     for callback in (False, True):
@@ -183,7 +185,7 @@ def test_a_stick_figure_follows_its_robot():
 # Export
 
 
-@pytest.mark.parametrize("words", [(), ("squashed=true", "log_std=state"), ("normalize_observations=false",)])
+@pytest.mark.parametrize("words", few([(), ("squashed=true", "log_std=state"), ("normalize_observations=false",)], ()))
 def test_an_onnx_model_acts_as_the_policy(words, tmp_path):
     onnx = pytest.importorskip("onnx")
     folder = str(tmp_path)
@@ -244,8 +246,11 @@ def test_doctor_examines_a_users_mjcf(tmp_path, capsys):
 # Parity
 
 
-def test_the_twin_is_equal():
-    report = check(robot(), levels=("forward", "loss", "grad", "update", "env", "rollout"))
+@pytest.mark.parametrize(
+    "levels", few([("forward", "loss", "grad", "update", "rollout"), ("env",), ("updates",)], ("env",))
+)
+def test_the_twin_is_equal(levels):
+    report = check(robot(), levels=levels)
     assert report.verdict.name in ("EQUAL", "ROUNDING"), report.text()
 
 

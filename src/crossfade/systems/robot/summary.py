@@ -4,7 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ...algos.amp.health import LEAST, MOST, gauge
 from ...run.files import read_json
+from ...run.metrics import read_metrics
 from ...run.page import details, paragraph, table
 from ...run.report import Section
 from .config import RobotConfig
@@ -12,15 +16,24 @@ from .verdict import HEAD, SAYS, headline, rows
 
 
 def summary(config: RobotConfig, runs: Mapping[str, Path]) -> list[Section]:
-    """A sentence for every run that was judged, then the pushes."""
+    """A sentence for every run that was judged, the health of discriminators, then the pushes."""
     judged = {label: found for label, run in runs.items() if (found := last_judged(run)) is not None}
     said = [f"{label}, step {found['step']:,}: {headline(found['study'])}" for label, found in judged.items()]
     if waiting := [label for label in runs if label not in judged]:
         said.append(f"Not yet judged closely, `crossfade eval RUN` does: {', '.join(waiting)}.")
+    said += [f"{label}: {found}" for label, run in runs.items() if (found := discriminator(run)) is not None]
     blocks = [table(HEAD, rows(found["study"]["pushes"]), SAYS) for found in judged.values()]
     if len(blocks) > 1:
         blocks = [details(f"Pushes: {label}", [block]) for label, block in zip(judged, blocks, strict=True)]
     return [Section(f"Headline: {config.test_set}", [*map(paragraph, said), *blocks])]
+
+
+def discriminator(run: Path) -> str | None:
+    """How the discriminator of a style does at the end of the log; None for a run without one."""
+    accuracy = read_metrics(run / "metrics.jsonl").get("train/disc_accuracy")
+    if accuracy is None or np.isnan(accuracy).all():
+        return None
+    return f"discriminator {gauge(float(accuracy[~np.isnan(accuracy)][-1]))}, of which {LEAST} to {MOST} is healthy."
 
 
 def last_judged(run: Path) -> dict[str, Any] | None:

@@ -130,6 +130,12 @@ def _host_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
 
 
 def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
+    return _rollout_program(replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype)))(policy, key)
+
+
+@cache
+def _rollout_program(config: RobotConfig) -> Callable[[Any, Any], dict[str, Any]]:
+    """Compiled once for each precision: a proof disturbs one parameter after the other."""
     import jax
     import jax.numpy as jnp
 
@@ -137,20 +143,23 @@ def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, A
     from ...algos.ppo.rollout_jax import collect, draw
     from .system_jax import System
 
-    config = replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype))
     system = System(config)
-    world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
-    noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
-    envs, actor = BoundWorld(world, None, settings), Actor(policy, actions)
-    hook, start = system.hook, system.start_buffer()
+    world, actions, start, hook = system.compiled, system.actions, system.start_buffer(), system.hook
+    envs = BoundWorld(world, None, jax.tree.map(jnp.asarray, system.settings(0)))
     watch = None if hook is None else partial(hook.watch_compiled, envs)
-    rollout, carry, _ = collect(actor, envs, start, noise, config, watch)
-    if hook is not None:
-        aux = Aux(policy, hook.make_optimizer(policy).init(policy), start.aux)
-        key = jax.random.fold_in(jax.random.fold_in(key, 0), KEY)
-        reward, aux, _ = hook(system.hook_data, aux, rollout.watched, rollout.reward, key, 1)
-        rollout, carry = rollout._replace(reward=reward, watched=None), carry._replace(aux=aux.memory)
-    return _trajectory(rollout, carry)
+
+    def rollout(policy: Any, key: Any) -> dict[str, Any]:
+        key = jax.random.fold_in(key, 0)
+        noise = draw(key, config, actions, world.start_numbers)
+        found, carry, _ = collect(Actor(policy, actions), envs, start, noise, config, watch)
+        if hook is not None:
+            aux = Aux(policy, hook.make_optimizer(policy).init(policy), start.aux)
+            given = aux, found.watched, found.reward, jax.random.fold_in(key, KEY)
+            reward, aux, _ = hook(system.hook_data, *given, 1)
+            found, carry = found._replace(reward=reward), carry._replace(aux=aux.memory)
+        return _trajectory(found, carry)
+
+    return jax.jit(rollout)
 
 
 def _trajectory(rollout: Any, carry: Any) -> dict[str, Any]:
