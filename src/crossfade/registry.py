@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from .errors import UsageError, nearest
 from .loading import load_attribute
 
-SYSTEMS = ("gflownet", "trading", "treasurehunt", "offline")
+SYSTEMS = ("gflownet", "trading", "treasurehunt", "offline", "robot")
 ENTRY_POINTS = "crossfade.systems"
 
 

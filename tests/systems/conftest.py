@@ -6,7 +6,7 @@ import pytest
 LIKE_OTHERS = ("toy_actor_critic:RECORD", "toy_point:RECORD")
 DEAR_MODES = {"jax_minimal", "jax_policy"}
 DEAR = {("test_a_report_shows_the_run", "trading")}  # the default run has it in tests/algos/test_trading_walk.py
-DEAR |= {("test_a_report_shows_the_run", system) for system in ("treasurehunt", "offline")}
+DEAR |= {("test_a_report_shows_the_run", system) for system in ("treasurehunt", "offline", "robot")}
 DEAR |= {
     (test, system)
     for test in (
@@ -14,7 +14,7 @@ DEAR |= {
         "test_a_killed_run_resumes_in_another_mode",
         "test_an_evaluation_is_printed_and_written_as_json",
     )
-    for system in ("trading", "treasurehunt")
+    for system in ("trading", "treasurehunt", "robot")
 }
 DEAR |= {("test_numbers_that_are_not_finite_are_told_and_not_kept", toy) for toy in LIKE_OTHERS}
 

@@ -32,7 +32,10 @@ ActionSpace = Discrete | Continuous
 
 @runtime_checkable
 class Outcome(Protocol):
-    """What a step gives beside the next state, (*batch,) each: a NamedTuple, in which a world may put more."""
+    """What a step gives beside the next state, (*batch,) each: a NamedTuple, in which a world may put more.
+
+    If it has `told`, a NamedTuple of numbers (*batch,), their means over a rollout are logged under these names.
+    """
 
     @property
     def reward(self) -> Any: ...
@@ -46,6 +49,12 @@ class Outcome(Protocol):
     def truncated(self) -> Any:
         """Whether the episode was cut off by a limit. Never together with `terminated`."""
         ...
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What a world wants logged of a step, by name."""
+    numbers = getattr(outcome, "told", None)
+    return {} if numbers is None else numbers._asdict()
 
 
 class BareOutcome(NamedTuple):

@@ -45,6 +45,8 @@ class PPOSystem(Generic[Config]):
     """
 
     def __init__(self, config: Config, params: WorldParams, data: Any = None):
+        if config.devices > 1:
+            sharing.mesh(config.devices)  # before anything else is asked of JAX: a CPU is then as many devices
         self.config, self.world, self.compiled = config, make_world(params, "numpy"), make_world(params, "jax")
         self.actions = learner_jax.make_actions(config, self.world.action_space)
         self.names = action_names(params)

@@ -55,7 +55,8 @@ class Convert(Common):
         if self.entry is not None and self.to in own:
             raise UsageError(f"--entry is of a torch file, which becomes a bundle first: --to bundle, not {self.to}.")
         if self.to in own:
-            return own[self.to].from_bundle(source, self.out or source.with_name(f"{source.stem}.ckpt")), {}
+            suffix = getattr(own[self.to], "suffix", "ckpt")
+            return own[self.to].from_bundle(source, self.out or source.with_name(f"{source.stem}.{suffix}")), {}
         if self.to not in checkpoint.FORMATS:
             known = (*checkpoint.FORMATS, *own)
             raise UsageError(f"--to: unknown format {self.to!r}.{nearest(self.to, known)} Known: {', '.join(known)}.")

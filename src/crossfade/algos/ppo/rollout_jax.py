@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from ...envs.world import BoundWorld
+from ...envs.world import BoundWorld, told
 from ...nn import normalizer_jax as normalizer
 from ...nn.distribution import Distribution
 from ...nn.normalizer_jax import Statistics
@@ -19,6 +19,9 @@ from .acting_jax import Actor
 from .batch import Carry, Noise, Rollout
 from .config import PPOConfig
 from .learner_jax import Info
+
+Sums = dict[str, Any]
+"""What is added up over a rollout, by name; `told` holds what the world wants logged."""
 
 
 def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
@@ -48,13 +51,13 @@ def collect(
     see = lambda raw: as_seen(raw, carry.statistics, config)
     value_of = lambda state: actor.value(see(envs.observe(state)))
 
-    def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Info]]:
+    def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Sums]]:
         raw, mask = envs.observe(now.state), envs.mask(now.state)
         action, executed, log_prob, value = actor.act(see(raw), mask, noise[0])
         after, outcome = envs.step(now.state, executed)
         reward, ended = outcome.reward.astype(value.dtype), outcome.terminated | outcome.truncated
         episode_return, episode_length = now.episode_return + reward, now.episode_length + 1
-        sums = {
+        sums: Sums = {
             "episodes": ended.sum(),
             "episode_return": jnp.where(ended, episode_return, 0).sum(),
             "episode_length": jnp.where(ended, episode_length, 0).sum(),
@@ -65,6 +68,7 @@ def collect(
             sums |= {"legal": legal.sum(0), "taken": (chosen & legal).sum(0)}
         if mask is not None:
             sums["illegal"] = (~jnp.take_along_axis(mask, action[:, None], 1)).sum()
+        sums["told"] = {name: numbers.sum() for name, numbers in told(outcome).items()}
         taken = Rollout(
             state=now.state,
             action=action,
@@ -126,17 +130,18 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
-def _info(rollout: Rollout, sums: Info, devices: int) -> Info:
+def _info(rollout: Rollout, sums: Sums, devices: int) -> Info:
     """Means over the steps, and over the episodes that ended; of each discrete action, the share of the steps in which
     it was legal that took it. 0 where there were none."""
     dtype = rollout.value.dtype
-    sums = sharing.total({name: column.sum(0).astype(dtype) for name, column in sums.items()}, devices)
+    sums = sharing.total(jax.tree.map(lambda column: column.sum(0).astype(dtype), sums), devices)
     ended = jnp.maximum(sums["episodes"], 1)
     info = {
         "mean_reward": sharing.mean(rollout.reward.mean(), devices),
         "mean_episode_return": sums["episode_return"] / ended,
         "mean_episode_length": sums["episode_length"] / ended,
         "episodes": sums["episodes"],
+        **{name: number / (rollout.value.size * devices) for name, number in sums["told"].items()},
     }
     if "legal" in sums:
         shares = sums["taken"] / jnp.maximum(sums["legal"], 1)

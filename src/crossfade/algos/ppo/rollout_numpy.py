@@ -4,7 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...envs.world import Envs
+from ...envs.world import Envs, told
 from ...nn.distribution import Distribution
 from ...nn.normalizer_numpy import Statistics, merge, normalize
 from ...random import random_numpy as random
@@ -44,6 +44,7 @@ def collect(
     steps, statistics = [], carry.statistics
     returns, lengths = carry.episode_return, carry.episode_length
     finished = np.zeros(3)  # episodes, and the sums of their returns and lengths
+    means: dict[str, list[float]] = {}  # by step, of what the world wants logged
     see = lambda raw: as_seen(raw, carry.statistics, config)
 
     for t in range(config.n_steps):
@@ -53,6 +54,8 @@ def collect(
         outcome = envs.step(executed)
         terminated, truncated = outcome.terminated, outcome.truncated
         reward, ended = outcome.reward.astype(config.dtype), terminated | truncated
+        for name, numbers in told(outcome).items():
+            means.setdefault(name, []).append(float(numbers.mean()))
         after = np.zeros_like(before)
         if truncated.any() or t == config.n_steps - 1:
             after = actor.value(see(envs.observe().astype(config.dtype)))
@@ -69,7 +72,7 @@ def collect(
     rollout = Rollout(Seen(*map(_stacked, zip(*seen, strict=True))), *map(np.stack, others))
     # The state after a step is the next step's state, unless the episode was cut off there.
     rollout.next_value[:-1] = np.where(rollout.truncated, rollout.next_value, np.roll(rollout.value, -1, 0))[:-1]
-    info = _info(rollout, finished, noise.action.shape[-1])
+    info = _info(rollout, finished, noise.action.shape[-1]) | {name: float(np.mean(of)) for name, of in means.items()}
     return rollout, Carry(envs.state, statistics, returns, lengths.astype(np.int32)), info
 
 

@@ -1,6 +1,5 @@
 """Treasurehunt for people: a map as text, and games as frames of sprites and as animated GIFs."""
 
-import io
 import string
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,16 +8,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int, Int8, UInt8
 
-from ...errors import UsageError
 from ...run.files import write_bytes
+from ..gif import LAST as LAST, Frame, encode
 from .params import FIRST_ITEM, TreasurehuntParams
 from .sprites import BRICKS, MORTAR, Colour, agent_colour, item_colour, sprites
 
 PAPER, TEXT = (250, 249, 245), (31, 35, 40)
 ICON, SIZE, SPACE = 18, 13, 5  # of the words below a map: their little pictures, their font, and between
 NARROWEST = 180  # pixels of a frame, so that its caption fits
-LAST = 6  # times as long as the others the last frame is shown
-Frame = UInt8[np.ndarray, "rows columns 3"]
 Places = Int[np.ndarray, "agents 2"]
 
 
@@ -158,28 +155,3 @@ def _text(text: str) -> UInt8[np.ndarray, "rows columns 3"]:
 def gif(path: Path, pictures: Sequence[Frame], milliseconds: int = 250) -> Path:
     """Writes frames as an animated GIF."""
     return write_bytes(path, encode(pictures, milliseconds))
-
-
-def encode(pictures: Sequence[Frame], milliseconds: int = 250) -> bytes:
-    """Frames as an animated GIF that begins anew when its last frame has been seen; all frames share a palette."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise UsageError("GIFs need Pillow: pip install 'crossfade[report]'.") from error
-    packed = [picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32) for picture in pictures]
-    index = np.zeros(1 << 24, np.uint8)
-    for picture in packed:
-        index[picture] = 1
-    used = np.flatnonzero(index)
-    colours = np.stack([used >> 16, used >> 8 & 255, used & 255], -1).astype(np.uint8)
-    if len(used) > 255:
-        reduced = Image.fromarray(colours[None]).quantize(255, dither=Image.Dither.NONE)
-        index[used], palette = np.asarray(reduced)[0], reduced.getpalette() or []
-    else:
-        index[used], palette = np.arange(len(used)), colours.ravel().tolist()
-    images = [Image.fromarray(index[picture]) for picture in packed]
-    for image in images:
-        image.putpalette(palette)
-    buffer, times = io.BytesIO(), [milliseconds] * (len(images) - 1) + [LAST * milliseconds]
-    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True)
-    return buffer.getvalue()

@@ -11,6 +11,8 @@ SIZES = ("n_actions", "n_parents", "max_steps", "observation_dim", "n_states")
 
 def examine(target: str) -> Examined | None:
     """The sizes of an environment and every promise it breaks; None for what is not the params of one."""
+    if target.endswith(".xml"):
+        return None  # a file, of another system
     params = params_class(target) if target in ALL else load_attribute(target)
     if isinstance(params, type) and issubclass(params, Params):
         params = params()

@@ -1,0 +1,112 @@
+"""`crossfade bench robot`: the environment with a policy, and whole PPO, levels 1 to 4; what the promises say.
+
+Every contender is a process of its own (bench_worker.py), with all of the machine's cores and, where that may be
+faster, once with a single one; compiled ones also with their robots shared among the cores. Those of a setting take
+turns. A promise is about the fastest way of a contender, and is held against the fastest way of the other.
+
+A step is a control step of one robot: five steps of the physics, observation, reward, end, and a new episode where one
+has ended. The biped of 11 joints walks under a policy of 64 tanh units, with its noise drawn ahead. *Level 1* is the
+published way: one MuJoCo robot after the other in a Python loop, 16 of them, and a compiled policy for all. *The same
+physics in NumPy* is our articulated-body engine, vectorised. The levels of PPO: 1 NumPy robots and JAX networks, 2 one
+compiled program that calls the NumPy robots back, 3 all of it compiled, 4 the same shared among devices.
+
+*of peak*: the arithmetic of the networks alone, one pass forward to act and one forward and backward in each epoch, as
+a share of the fastest float32 matrix products that torch or JAX make on this machine.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...bench import contest
+from ...bench.contest import CORES, SHARED, Promise, both, show
+from ...bench.harness import end
+
+LOOP, NUMPY, HOST = (
+    "level 1: MuJoCo robots in a Python loop, 16",
+    "same physics in NumPy, 256",
+    "C MuJoCo, threads, 256",
+)
+JAX, MJX = "compiled, aba, 256", "compiled, MJX, 256"
+WORLD, TRAINING = "environment with a policy, sprig11", "PPO, sprig11, 64 x 20 steps"
+LEVEL_1, LEVEL_1_MUJOCO = "level 1: jax_policy", "level 1: jax_policy, mujoco"
+LEVEL_2, LEVEL_3 = "level 2: callback", "level 3 and 4: jax_full"
+TORCH, PURE = "torch", "torch_pure"
+SIZES = ("env.model=sprig11", "n_envs=64", "n_steps=20", "minibatches=8", "epochs=4", "hidden=64")
+Contenders = dict[str, dict[str, Any]]
+
+
+def _ppo(*words: str) -> dict[str, Any]:
+    return {"kind": "ppo", "words": [*SIZES, *words]}
+
+
+def _compiled(*words: str) -> Contenders:
+    """jax_full with all cores, with one, and with its robots shared among them; several updates in a compiled call."""
+    request = {**_ppo("mode=jax_full", *words), "updates": 5}
+    shared = {**request, "words": [*request["words"], f"devices={CORES}"], "cores": CORES}
+    return both(LEVEL_3, request) | ({LEVEL_3 + SHARED: shared} if CORES in (2, 4, 8) else {})
+
+
+SETTINGS: dict[str, Contenders] = {
+    WORLD: {
+        LOOP: {"kind": "loop", "n": 16, "cores": CORES},
+        NUMPY: {"kind": "numpy", "n": 256, "physics": "aba", "cores": 1},
+        HOST: {"kind": "numpy", "n": 256, "physics": "mujoco", "cores": CORES},
+        **both(JAX, {"kind": "jax", "n": 256, "physics": "aba"}),
+        **({JAX + SHARED: {"kind": "jax", "n": 256, "physics": "aba", "devices": CORES, "cores": CORES}}),
+        MJX: {"kind": "jax", "n": 256, "physics": "mujoco", "cores": CORES},
+    },
+    TRAINING: {
+        **both(TORCH, _ppo("mode=torch")),
+        **both(PURE, _ppo("mode=torch_pure")),
+        LEVEL_1: {**_ppo("level=1"), "cores": CORES},
+        LEVEL_1_MUJOCO: {**_ppo("level=1", "env.physics=mujoco"), "cores": CORES},
+        LEVEL_2: {**_ppo("level=2"), "cores": CORES},
+        **_compiled(),
+    },
+}
+PROMISES = (
+    Promise(WORLD, JAX, "ratio", 15.0, LOOP),
+    Promise(WORLD, JAX, "ratio", 5.0, NUMPY),
+    Promise(TRAINING, LEVEL_3, "ratio", 1.5, PURE),
+)
+WORKER = "crossfade.systems.robot.bench_worker"
+
+
+def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
+    """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
+    record = run(quick=quick, progress=not (quiet or as_json))
+    return end(record, show, quick=quick, as_json=as_json)
+
+
+def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+    """The whole record; a quick look has no MJX, which compiles for half a minute."""
+    rounds, seconds = (3, 0.3) if quick else (5, 2.0)
+    settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
+    return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, progress=progress)
+
+
+def _quick(contenders: Contenders) -> Contenders:
+    return {name: request for name, request in contenders.items() if name not in (MJX, TORCH, LEVEL_1_MUJOCO)}
+
+
+def flops(request: dict[str, Any]) -> int | None:
+    """What the networks need for a control step, whoever computes it."""
+    return flops_per_step(request["words"]) if request["kind"] == "ppo" else None
+
+
+def flops_per_step(words: Iterable[str]) -> int:
+    """One pass forward to act, and one forward and backward in each epoch."""
+    from ...bench.flops import per_node
+    from ...config import apply
+    from .config import RobotConfig
+
+    config = apply(RobotConfig(), tuple(words))
+    nu = config.env.load().nu
+    seen = 3 * nu + 11 + 3 * config.env.see_command
+    shapes = {n: s for n, s in config.architecture.shapes(seen, 2 * nu, nu).items() if len(s) == 2}
+    return sum(2 * rows * columns for rows, columns in shapes.values()) + config.epochs * per_node(shapes, seen)
+
+
+def promises(settings: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Each promise: what was found, and whether it suffices."""
+    return contest.judge(PROMISES, settings)

@@ -1,0 +1,109 @@
+"""The settings of walking robots: PPO's, and those of the robot and its task."""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ...algos.ppo.config import ContinuousPPOConfig
+from ...envs.robot.params import RobotParams, Settings, as_settings
+from ...errors import UsageError
+from ...ranges import Count, Fraction, Natural, NotNegative
+from ...run.settings import Mode
+
+LEVELS: dict[int, Mode] = {1: "jax_policy", 2: "jax_full", 3: "jax_full", 4: "jax_full"}
+"""The published system's levels as modes. In level 2 the compiled program calls the host's environment back, in level 4
+it is shared among devices."""
+STAGES = 4
+"""Of the curriculum: one speed, the range of speeds, sideways, turning."""
+
+
+@dataclass(frozen=True)
+class RobotConfig(ContinuousPPOConfig):
+    env: RobotParams = RobotParams()
+    """The robot, its task and what is random in it: `env.model=sprig11`, `env.forward=0.2,0.6`."""
+    level: Literal[1, 2, 3, 4] | None = None
+    """The published name of a mode: 1 is jax_policy, 2 jax_full that calls the host's environment back, 3 jax_full, 4
+    the same on several devices. It sets `mode`, `devices` and `env.callback`, and is none from then on."""
+    curriculum: bool = False
+    """Commands widen as training goes on, in quarters of the schedule: the middle of the speeds, all of them, sideways,
+    turning."""
+    eval_episodes: Count = 32
+    """Episodes by which the greedy policy is judged, always the same ones."""
+    n_envs: Count = 64
+    """Environments that are stepped together."""
+    n_steps: Count = 20
+    """Steps of each between two updates."""
+    minibatches: Count = 8
+    """Parts of a pass, each of which makes one gradient step."""
+    gamma: Fraction = 0.97
+    """Discount of a step."""
+    entropy_coef: NotNegative = 5e-3
+    """Weight of the entropy bonus."""
+    steps: Count = 2000
+    """Updates in all."""
+    chunk: Count = 20
+    """Updates between two looks at the clock, the log and Ctrl-C; one compiled call in jax_full."""
+    log_every: Count = 20
+    """Updates per row of the log."""
+    eval_every: Natural = 200
+    """Updates between evaluations; 0 evaluates only at the end."""
+    checkpoint_every: Natural = 200
+    """Updates between checkpoints; one is also written at the end and when the run is stopped."""
+
+    def __post_init__(self):
+        if self.level is not None:
+            self._take_level(self.level)
+        super().__post_init__()
+
+    def _take_level(self, level: int) -> None:
+        mode = LEVELS.get(level)
+        if mode is None or self.mode not in (mode, "jax_full"):
+            raise UsageError(
+                f"level={level} is mode={mode or 'none of the five'}, got mode={self.mode}: say one of them."
+            )
+        devices = 1
+        if level == 4:
+            devices = math.gcd(self.devices if self.devices > 1 else cores(), self.n_envs, self.minibatch_size)
+        given = {"mode": mode, "devices": devices, "env": replace(self.env, callback=level == 2), "level": None}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)  # before anything has seen the config
+
+    def settings(self, update: int) -> Settings:
+        """The ranges of the command during an update."""
+        env, still = self.env, (0.0, 0.0)
+        if not self.curriculum:
+            return env.settings(self.dtype)
+        stage, middle = self.stage(update), sum(env.forward) / 2
+        forward = env.forward if stage else (middle, middle)
+        sideways, turning = env.sideways if stage > 1 else still, env.turning if stage > 2 else still
+        return as_settings((forward, sideways, turning), self.dtype)
+
+    def stage(self, update: int) -> int:
+        """Of the curriculum, counted from 0."""
+        return min(int(STAGES * self.progress(update)), STAGES - 1)
+
+    def course(self, update: int) -> dict[str, float]:
+        """The rate, and the stage of the curriculum."""
+        return {**super().course(update), **({"stage": float(self.stage(update))} if self.curriculum else {})}
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        path = Path(self.env.model)
+        return (path,) if path.suffix == ".xml" else ()
+
+    @property
+    def test_set(self) -> str:
+        """The robot, in words."""
+        return str(self.env)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Algorithm, robot and mode: the name of a run."""
+        return "ppo", Path(self.env.model).stem.lower(), self.mode
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,86 @@
+"""The bench of robots compares like with like, and judges as it says."""
+
+import numpy as np
+import pytest
+
+from crossfade.algos.ppo import rollout_numpy
+from crossfade.config import apply
+from crossfade.random import random_numpy as random
+from crossfade.systems.robot import RECORD, bench, bench_worker
+from crossfade.systems.robot.bench import JAX, LEVEL_3, LOOP, NUMPY, PROMISES, PURE, SETTINGS, TRAINING, WORLD
+from crossfade.systems.robot.bench_worker import JaxWorld, LoopWorld, NumpyWorld, Ppo, Task, draw_natively
+from crossfade.systems.robot.config import RobotConfig
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Few steps; and contenders change their process, which is undone here."""
+    monkeypatch.setattr(bench_worker, "STEPS", 4)
+    monkeypatch.setattr(rollout_numpy, "draw", rollout_numpy.draw)
+
+
+def test_worlds_do_the_same_work():
+    fast, vectorised = JaxWorld(6, model="stilt6"), NumpyWorld(6, model="stilt6")
+    for world in (fast, vectorised):
+        world.once()
+    assert fast.steps == vectorised.steps == 24
+    found, expected = np.asarray(fast.state.body.qpos), vectorised.robots.state.body.qpos
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert np.abs(expected - Task(6, "stilt6").host.model.home).max() > 0.01
+
+
+def test_the_loop_walks_as_the_world_does():
+    """One robot after the other, lean, sees and does what the vectorised world of the same physics does."""
+    loop, world = LoopWorld(2), NumpyWorld(2, "mujoco")
+    host, middle = world.task.host, np.full((2, world.task.host.start_numbers), 0.5, "float32")
+    world.robots.state = host.begin(None, world.task.settings, middle)
+    loop.once()
+    world.once()
+    found = np.stack([data.qpos for data in loop.robots])
+    np.testing.assert_allclose(found, world.robots.state.body.qpos, atol=1e-4)
+    seen = np.stack([loop._seen(i, data) for i, data in enumerate(loop.robots)])
+    np.testing.assert_allclose(seen[:, :41], world.robots.observe()[:, :41], atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["mode=torch"], ["level=1"], ["level=2"], ["level=3"]])
+def test_a_contender_trains(words):
+    contender = Ppo([*RECORD.tiny[:6], *words])
+    contender.once()
+    contender.once()
+    assert contender.update == 2 and np.isfinite(contender.told["loss"]).all()
+
+
+def test_native_noise_has_the_form_of_the_shared_one():
+    from crossfade.nn.gaussian_jax import Gaussian
+
+    config = apply(RobotConfig(), RECORD.tiny)
+    given = random.key(0), config, Gaussian(6), 18
+    ours, shared = draw_natively(*given), rollout_numpy.draw(*given)
+    assert [x.shape for x in ours] == [x.shape for x in shared]
+    assert [x.dtype for x in ours[:2]] == [x.dtype for x in shared[:2]]
+
+
+def test_promises_are_about_contenders_that_are_there():
+    for promise in PROMISES:
+        assert {promise.contender, promise.baseline} <= set(SETTINGS[promise.setting])
+    assert {WORLD, TRAINING} == set(SETTINGS)
+    quick = {name: bench._quick(contenders) for name, contenders in SETTINGS.items()}
+    assert {JAX, LOOP, NUMPY} <= set(quick[WORLD]) and {LEVEL_3, PURE} <= set(quick[TRAINING])
+
+
+def test_promises_are_kept_by_ratios_within_rounds():
+    rounds = lambda seconds: {"rounds": [{"wall_step": seconds}] * 3, "steps": 1 / seconds, "gigabytes": 1.0}
+    settings = {
+        WORLD: {LOOP: rounds(16.0), NUMPY: rounds(4.0), JAX: rounds(1.0)},
+        TRAINING: {PURE: rounds(2.0), LEVEL_3: rounds(1.0)},
+    }
+    assert [row["kept"] for row in bench.promises(settings)] == [True, False, True]
+
+
+def test_arithmetic_of_a_step():
+    """44 inputs, trunk 64-64, actor 11, critic 1: forward 2 (44 64 + 64 64 + 64 12), and four times thrice that."""
+    forward = 2 * (44 * 64 + 64 * 64 + 64 * 12)
+    found = bench.flops_per_step(bench.SIZES)
+    assert 1 + 4 * 2.5 < found / forward < 1 + 4 * 3
+    assert bench.flops({"kind": "jax"}) is None
