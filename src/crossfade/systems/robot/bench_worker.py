@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from importlib import import_module
+from threading import Semaphore, Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -186,6 +187,41 @@ class Ppo:
         self.update += self.updates
 
 
+class BraxPpo:
+    """The same amount of Brax's PPO. Its loop is one call of its own: it runs in a thread that waits between passes."""
+
+    def __init__(self, words: list[str], updates: int = 1):
+        from ...config import apply
+        from ...envs.brax.env_jax import WorldEnv, train
+        from .brax_jax import options
+        from .config import RobotConfig
+
+        config = apply(RobotConfig(), words)
+        self.steps, passes = updates * config.n_envs * config.n_steps, 100_000
+        self.turn, self.passed, self.ended = Semaphore(0), Semaphore(0), False
+        given = {**options(config), "num_timesteps": passes * self.steps, "num_evals": passes + 1, "run_evals": False}
+
+        def wait(*_: Any) -> None:
+            self.passed.release()
+            self.turn.acquire()
+
+        def run() -> None:
+            try:
+                train(WorldEnv(config.env, None, config.settings(0)), policy_params_fn=wait, **given)
+            finally:
+                self.ended = True
+                self.passed.release()
+
+        Thread(target=run, daemon=True).start()
+        self.passed.acquire()  # all is set up
+
+    def once(self) -> None:
+        self.turn.release()
+        self.passed.acquire()
+        if self.ended:
+            raise RuntimeError("Brax's PPO has ended; its error is above.")
+
+
 def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
     """An update's randomness from NumPy's own generator: equal streams must not slow the modes on the host."""
     rng, shape = np.random.default_rng(key), (config.n_steps, config.n_envs)
@@ -194,7 +230,13 @@ def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, sta
     return Noise(normal, rng.random((*shape, start_numbers), np.float32), order)
 
 
-KINDS: dict[str, Callable[..., Contender]] = {"jax": JaxWorld, "numpy": NumpyWorld, "loop": LoopWorld, "ppo": Ppo}
+KINDS: dict[str, Callable[..., Contender]] = {
+    "jax": JaxWorld,
+    "numpy": NumpyWorld,
+    "loop": LoopWorld,
+    "ppo": Ppo,
+    "brax": BraxPpo,
+}
 
 if __name__ == "__main__":
     serve(KINDS)

@@ -13,8 +13,9 @@ diag(mu N / |v_t|, mu N / |v_t|, b + h k) times h a, is added to the inertia of 
 
 **Limits.** A joint that is an angle e outside its range is turned back by k e - (b + h k) qvel, implicitly likewise.
 
-All k and b are per weight of the robot, so that small and large ones stand alike. Of the values tried, those below
-follow MuJoCo's contacts most closely over a second of gait-like motion of our three robots.
+All k and b are per weight of the robot, so that small and large ones stand alike. They were chosen by hand to be near
+MuJoCo's contacts, among a few dozen, and are not an optimum: neighbours do as well. After 1.2 s of joints that swing by
+up to 0.35 rad, on motions that had no part in the choice, the base is 6 to 29 mm from where MuJoCo has it along x.
 """
 
 from dataclasses import dataclass
