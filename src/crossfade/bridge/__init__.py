@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy
 
 if TYPE_CHECKING:
+    from .from_jax.importing import import_jax as import_jax
     from .mapping import Mapping as Mapping
     from .matching import match as match
     from .optimizers import (
@@ -28,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy(
         "Rule": "rules",
         "Step": "step",
         "Verification": "proof",
+        "import_jax": "from_jax.importing",
         "match": "matching",
         "to_jax": "transfer",
         "to_optax": "optimizers",
