@@ -82,13 +82,7 @@ class Derivative:
             residual_tree.append(tree)
             return self._merged(outputs, others), residuals
 
-        try:
-            closed = flat.traced(forward, *flat.types)
-        except ValueError as error:  # JAX's word for loops whose length is not known
-            raise UsageError(
-                f"JAX cannot differentiate this function: {str(error).splitlines()[0]} Call it under torch.no_grad(), "
-                f"or on tensors that require no gradient."
-            ) from error
+        closed = self._traced(forward, *flat.types)
         arguments, results = closed.jaxpr.invars, closed.jaxpr.outvars
         unique = [v for v in dict.fromkeys(v for v in results[self.outputs :] if not isinstance(v, Literal))]
         unique = [v for v in unique if v not in arguments]
@@ -97,6 +91,15 @@ class Derivative:
         self._literals = [v.val if isinstance(v, Literal) else None for v in results[self.outputs :]]
         self.forward = Program(closed, [*results[: self.outputs], *unique])
         self._tree, self._residuals = residual_tree[-1], closed.out_avals[self.outputs :]
+
+    def _traced(self, function: Callable[..., Any], *types: Any) -> ClosedJaxpr:
+        try:
+            return self.flat.traced(function, *types)
+        except ValueError as error:  # JAX's word for loops whose length is not known
+            raise UsageError(
+                f"JAX cannot differentiate this function: {str(error).splitlines()[0]} Write the loop as a scan, or "
+                f"call the function under torch.no_grad()."
+            ) from error
 
     def _vjp(self, args: Sequence[Any]) -> Any:
         """`jax.vjp` of the function as one of the wanted arguments, whose floating outputs count."""
@@ -130,7 +133,7 @@ class Derivative:
                 residuals[i] = value
             return jax.tree.unflatten(self._tree, residuals)(list(args[len(given) :]))
 
-        return Program(self.flat.traced(backward, *(kept[i] for i in given), *self._cotangents))
+        return Program(self._traced(backward, *(kept[i] for i in given), *self._cotangents))
 
     def residuals(self, saved: Sequence[Tensor]) -> list[Tensor]:
         """What the backward program is given of the arguments and of what the forward program kept."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from jax.extend.core import JaxprEqn
 from torch import Tensor
@@ -30,8 +31,14 @@ def cutting(run: Run) -> Rule:
     return lambda eqn: rule(eqn) if name_of(eqn.outvars[0].aval) in ("uint16", "uint32") else run
 
 
-def _sign(x: Tensor) -> Tensor:
-    return torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else torch.sign(x)
+def _sign(eqn: JaxprEqn) -> Run:
+    if eqn.invars[0].aval.dtype.kind == "u":
+        return lambda x: (x != 0).to(x.dtype)
+    return lambda x: torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else torch.sgn(x)
+
+
+def _abs(eqn: JaxprEqn) -> Run:
+    return (lambda x: x) if eqn.invars[0].aval.dtype.kind == "u" else torch.abs
 
 
 def _cbrt(x: Tensor) -> Tensor:
@@ -66,8 +73,9 @@ def _round(eqn: JaxprEqn) -> Run:
 def _convert(eqn: JaxprEqn) -> Run:
     source, target = name_of(eqn.invars[0].aval), name_of(eqn.outvars[0].aval)
     dtype = carrier(eqn.outvars[0].aval)
-    if source == "uint64" and eqn.outvars[0].aval.dtype.kind == "f":  # the sign bit counts 2**63
-        return lambda x: (x & (2**63 - 1)).to(dtype) + (x < 0).to(dtype) * 2.0**63
+    if source == "uint64" and dtype.is_floating_point:
+        width = np.float64 if dtype == torch.float64 else np.float32
+        return lambda x: torch.from_numpy(np.asarray(x.cpu().numpy().view(np.uint64), width)).to(x.device, dtype)
     if source.startswith("complex") and not dtype.is_complex:
         return lambda x: cut(torch.real(x).to(dtype), target)
     return lambda x: cut(x.to(dtype), target)
@@ -99,7 +107,7 @@ def _pow(x: Tensor, y: Tensor) -> Tensor:
 SAME_NAME = (
     ("exp", "exp2", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh")
     + ("acosh", "atanh", "tanh", "sqrt", "rsqrt", "erf", "erfc", "lgamma", "digamma", "floor", "ceil", "atan2")
-    + ("nextafter", "abs", "real", "imag", "complex")
+    + ("nextafter", "real", "imag", "complex")
 )
 
 RULES: dict[str, Rule] = {
@@ -115,7 +123,8 @@ RULES: dict[str, Rule] = {
     "bessel_i1e": always(torch.special.i1e),
     "conj": always(lambda x: torch.conj(x).resolve_conj()),
     "is_finite": always(torch.isfinite),
-    "sign": always(_sign),
+    "sign": _sign,
+    "abs": _abs,
     "pow": always(_pow),
     "round": _round,
     "integer_pow": _integer_pow,

@@ -28,6 +28,7 @@ RULES: dict[str, Rule] = {
 
 FOLDED = 1 << 16  # elements: what is computed from constants alone and is no larger is computed once
 CPU = torch.device("cpu")
+UNKNOWN = "an unknown line"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Program:
     def __init__(self, closed: ClosedJaxpr, outvars: Sequence[Var | Literal] | None = None) -> None:
         self._calls: list[Call] = []
         self._known: dict[int, Tensor] = {}  # constants by slot
+        self._callers: list[JaxprEqn] = []  # of what is being inlined
         self._size = len(closed.jaxpr.invars)
         outputs = self._place(closed.jaxpr, closed.consts, list(range(self._size)), outvars)
         self._arguments = len(closed.jaxpr.invars)
@@ -104,7 +106,12 @@ class Program:
         for eqn in jaxpr.eqns:
             inputs = [read(v) for v in eqn.invars]
             inner = body(eqn)
-            outputs = self._place(inner.jaxpr, inner.consts, inputs) if inner else self._add(eqn, inputs)
+            if inner is None:
+                outputs = self._add(eqn, inputs)
+            else:
+                self._callers.append(eqn)
+                outputs = self._place(inner.jaxpr, inner.consts, inputs)
+                self._callers.pop()
             slots.update(zip(eqn.outvars, outputs, strict=True))
         return [read(v) for v in (jaxpr.outvars if outvars is None else outvars)]
 
@@ -114,7 +121,7 @@ class Program:
         return self._size - 1
 
     def _add(self, eqn: JaxprEqn, inputs: list[int]) -> list[int]:
-        run, several = _rule(eqn), eqn.primitive.multiple_results
+        run, several = _rule(eqn, self._callers), eqn.primitive.multiple_results
         outputs = list(range(self._size, self._size + len(eqn.outvars)))
         self._size += len(outputs)
         if all(i in self._known for i in inputs) and sum(v.aval.size for v in eqn.outvars) <= FOLDED:
@@ -125,7 +132,7 @@ class Program:
         return outputs
 
 
-def _rule(eqn: JaxprEqn) -> Run:
+def _rule(eqn: JaxprEqn, callers: Sequence[JaxprEqn]) -> Run:
     """The function that computes an equation; an error names the user's line."""
     name = eqn.primitive.name
     try:
@@ -136,17 +143,19 @@ def _rule(eqn: JaxprEqn) -> Run:
         if name in RULES:
             return RULES[name](eqn)
     except NoCounterpart as error:
-        raise error if "\n" in str(error) else NoCounterpart(f"{error}\n{_where(eqn)}") from None
+        known = "\n" in str(error) and UNKNOWN not in str(error)
+        raise error if known else NoCounterpart(f"{str(error).splitlines()[0]}\n{_where(eqn, callers)}") from None
     raise NoCounterpart(
         f"{name}: expected primitives of JAX that have a rule in torch, got this one. Write that line with others, or "
-        f"compute its result outside and pass it in as an argument.\n{_where(eqn)}"
+        f"compute its result outside and pass it in as an argument.\n{_where(eqn, callers)}"
     )
 
 
-def _where(eqn: JaxprEqn) -> str:
-    return f"It is used at {source_line(eqn) or 'an unknown line'}: {eqn.primitive.name} of " + ", ".join(
-        str(v.aval) for v in eqn.invars
-    )
+def _where(eqn: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
+    """The line of an equation, or of what called it: JAX forgets the lines of functions it has traced before."""
+    lines = (source_line(each) for each in (eqn, *reversed(callers)))
+    shapes = ", ".join(str(v.aval) for v in eqn.invars)
+    return f"It is used at {next((line for line in lines if line), UNKNOWN)}: {eqn.primitive.name} of {shapes}"
 
 
 def _needed(calls: list[Call], outputs: list[int]) -> list[Call]:
