@@ -76,16 +76,20 @@ class Windows:
         return [i for i in range(len(self.shape)) if i not in self.dropped and i not in self.batch]
 
 
+def _ints(numbers: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(map(int, numbers))
+
+
 def _gather(eqn: JaxprEqn) -> Run:
     numbers, mode = eqn.params["dimension_numbers"], GatherScatterMode.from_any(eqn.params["mode"])
     operand = eqn.invars[0].aval
     windows = Windows(
         operand.shape,
-        tuple(eqn.params["slice_sizes"]),
-        numbers.collapsed_slice_dims,
-        numbers.start_index_map,
-        numbers.operand_batching_dims,
-        numbers.start_indices_batching_dims,
+        _ints(eqn.params["slice_sizes"]),
+        _ints(numbers.collapsed_slice_dims),
+        _ints(numbers.start_index_map),
+        _ints(numbers.operand_batching_dims),
+        _ints(numbers.start_indices_batching_dims),
     )
     rows, whole, window = windows.rows, windows.whole, windows.window_axes()
     fill = _fill_value(eqn) if mode == GatherScatterMode.FILL_OR_DROP else None
@@ -138,10 +142,10 @@ def _scatter(write: Callable[[Tensor, Tensor, Tensor], None]) -> Rule:
         windows = Windows(
             shape,
             tuple(sizes),
-            numbers.inserted_window_dims,
-            numbers.scatter_dims_to_operand_dims,
-            numbers.operand_batching_dims,
-            numbers.scatter_indices_batching_dims,
+            _ints(numbers.inserted_window_dims),
+            _ints(numbers.scatter_dims_to_operand_dims),
+            _ints(numbers.operand_batching_dims),
+            _ints(numbers.scatter_indices_batching_dims),
         )
         rows, whole = windows.rows, windows.whole
         many = [i for i in range(len(updates_shape)) if i not in offsets]

@@ -89,7 +89,7 @@ def _platform(eqn: JaxprEqn) -> Run:
 
 
 def _pad(eqn: JaxprEqn) -> Run:
-    config = eqn.params["padding_config"]
+    config = [(int(low), int(high), int(between)) for low, high, between in eqn.params["padding_config"]]
     return lambda x, value: padded(x, value, config)
 
 
