@@ -20,15 +20,18 @@ def tensors(tree):
     return jax.tree.map(lambda x: torch.tensor(np.asarray(x)).requires_grad_(), tree)
 
 
-def gap(got, expected):
-    """The largest difference relative to the largest element; infinite where one is NaN and the other is not."""
+def gap(got, expected, least=1e-300):
+    """The largest difference relative to the largest element; infinite where one is NaN and the other is not.
+
+    `least` is the least that counts as large.
+    """
     got, expected = (jax.tree.leaves(jax.tree.map(np.asarray, tree)) for tree in (got, expected))
     assert [x.shape for x in got] == [x.shape for x in expected]
     assert [x.dtype for x in got] == [x.dtype for x in expected]
     found = [0.0]
     for a, b in zip(got, expected, strict=True):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        scale = max(np.abs(b[np.isfinite(b)]).max(initial=0.0), 1e-300)
+        scale = max(np.abs(b[np.isfinite(b)]).max(initial=0.0), least)
         found.append(np.nan_to_num(np.abs(a[~same] - b[~same]) / scale, nan=np.inf).max(initial=0.0))
     return max(found)
 

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-import torch
 from test_import_jax import GRADIENT, VALUE, gap, values
 
 from crossfade.algos.offline.config import AGENTS
@@ -48,5 +47,5 @@ def test_losses_that_ship_are_the_same_in_torch(make, words, x64):
     (_, expected), grads = eqx.filter_jit(eqx.filter_value_and_grad(both, has_aux=True))(model, batch)
     assert gap(values(result), expected) <= VALUE
     named = {name: p.grad.numpy() for name, p in module.named_parameters()}
-    assert gap(named, named_leaves(grads)) <= GRADIENT
-    assert any(torch.any(p.grad != 0) for p in module.parameters())
+    largest = max(float(jnp.abs(g).max()) for g in jax.tree.leaves(grads))
+    assert largest > 0 and gap(named, named_leaves(grads), 1e-4 * largest) <= GRADIENT  # some are 0 but for rounding

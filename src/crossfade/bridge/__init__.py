@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         to_optax as to_optax,
         to_torch_optimizer as to_torch_optimizer,
     )
+    from .plateau import with_metric as with_metric
     from .proof import Verification as Verification
     from .rates import with_learning_rate as with_learning_rate
     from .rules import Rule as Rule
@@ -36,5 +37,6 @@ __getattr__, __dir__, __all__ = lazy(
         "to_torch": "transfer",
         "to_torch_optimizer": "optimizers",
         "with_learning_rate": "rates",
+        "with_metric": "plateau",
     },
 )
