@@ -50,6 +50,8 @@ def write_torch(state: OptimizerState, optimizer: torch.optim.Optimizer, named_p
             if kept := _torch_slots(state, group, name, parameter):
                 record["state"][index] = kept
     optimizer.load_state_dict(record)
+    for kept in optimizer.state.values():  # torch casts what it loads to the parameter's dtype
+        kept.update({slot: kept[slot].to(torch.float32) for slot in SCALARS if slot in kept})
 
 
 def advance(scheduler: LRScheduler, epochs: int) -> None:
@@ -115,8 +117,9 @@ def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: d
 
 
 _WIDE_PRODUCT = (
-    "NAdam: expected the product of momenta in float32, as torch keeps it by default, got another default dtype. Call "
-    "torch.set_default_dtype(torch.float32) before the optimiser's first step."
+    "NAdam: expected mu_product in float32, as torch makes it, got float64: the default dtype was float64, or "
+    "load_state_dict cast it for float64 parameters. Set torch.set_default_dtype(torch.float32) before the first step, "
+    "or optimizer.state[p]['mu_product'] = optimizer.state[p]['mu_product'].float() for every p."
 )
 
 

@@ -72,7 +72,7 @@ def _exponential(scheduler: Any, base: float) -> Formula:
 
 def _polynomial(scheduler: Any, base: float) -> Formula:
     total, power = scheduler.total_iters, scheduler.power
-    return lambda epoch, xp: base * (1 - xp.minimum(epoch, total) / max(total, 1)) ** power
+    return lambda epoch, xp: base * ((total - xp.minimum(epoch, total)) / max(total, 1)) ** power  # never below 0
 
 
 def _cosine(scheduler: Any, base: float) -> Formula:
