@@ -13,7 +13,8 @@ from default_run import few_of
 
 VALUE, GRADIENT = 1e-12, 1e-10
 
-QUICK = [name for i, name in enumerate(CASES) if i % 3 == 0 or name.startswith(("kinks", "control"))]
+OFTEN = ("advantages", "recurrent net", "twin critics", "while", "cond", "custom jvp", "custom vjp", "stop gradient")
+QUICK = [n for i, n in enumerate(CASES) if i % 6 == 0 or n.startswith("kinks") or n.removeprefix("control: ") in OFTEN]
 
 
 def tensors(tree):
@@ -124,6 +125,13 @@ def test_nothing_is_tracked_without_need(x64):
     assert not fn(torch.tensor(normal(3))).requires_grad
     with torch.no_grad():
         assert not fn(torch.tensor(normal(3), requires_grad=True)).requires_grad
+
+
+def test_what_does_not_depend_on_a_parameter_has_no_gradient(x64):
+    fn = lambda x, y: (x.sum(), y * 2, jax.jit(jax.lax.stop_gradient)(x), jnp.argmax(x))
+    x = torch.tensor(normal(3), requires_grad=True)
+    outputs = import_jax(fn, normal(3), normal(3))(x, torch.tensor(normal(3)))
+    assert [y.requires_grad for y in outputs] == [True, False, False, False]
 
 
 def test_functional_gradients_of_torch(x64):

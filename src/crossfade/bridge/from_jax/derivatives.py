@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from torch import Tensor
 
 from ...errors import NoCounterpart, UsageError
-from ..jaxprs import closed_jaxpr
+from ..jaxprs import closed_jaxpr, inlined
 from .programs import Program
 
 
@@ -29,6 +29,7 @@ class Flat:
 
     def __init__(self, function: Callable[..., Sequence[Any]], types: Sequence[Any], wide: bool) -> None:
         self.function, self.types, self.wide = function, tuple(types), wide
+        self._moving: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._derivatives: dict[tuple[int, ...], Derivative] = {}
 
     def traced(self, function: Callable[..., Any], *types: Any) -> ClosedJaxpr:
@@ -44,35 +45,29 @@ class Flat:
     def program(self) -> Program:
         return Program(self.closed)
 
-    @cached_property
-    def floating(self) -> list[int]:
-        """The outputs that have a derivative."""
-        dtypes = [aval.dtype for aval in self.closed.out_avals]
-        if any(jnp.issubdtype(dtype, jnp.complexfloating) for dtype in dtypes):
-            raise NoCounterpart(
-                "torch and JAX define gradients of complex numbers differently. Return real and imaginary parts, or "
-                "call it under torch.no_grad()."
-            )
-        return [i for i, dtype in enumerate(dtypes) if jnp.issubdtype(dtype, jnp.floating)]
+    def moving(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The outputs that depend on the arguments `wanted`, other than through integers and stopped gradients."""
+        if wanted not in self._moving:
+            self._moving[wanted] = _depending(self.closed, wanted)
+        return self._moving[wanted]
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         tracked = torch.is_grad_enabled()
         wanted = tuple(i for i, x in enumerate(tensors) if tracked and x.requires_grad and x.is_floating_point())
-        if not wanted or not self.floating:
+        if not wanted or not (moving := self.moving(wanted)):
             with torch.no_grad():
                 return owned(self.program(*tensors), tensors)
         if wanted not in self._derivatives:
-            self._derivatives[wanted] = Derivative(self, wanted)
+            self._derivatives[wanted] = Derivative(self, wanted, moving)
         results = _Differentiable.apply(self._derivatives[wanted], *tensors)
         return list(results[: len(self.closed.out_avals)])
 
 
 class Derivative:
-    """The derivative of a flat function with respect to the arguments `wanted`, as two programs."""
+    """The derivative of the outputs `moving` of a flat function by the arguments `wanted`, as two programs."""
 
-    def __init__(self, flat: Flat, wanted: tuple[int, ...]) -> None:
-        self.flat, self.wanted = flat, wanted
-        self.floating = flat.floating
+    def __init__(self, flat: Flat, wanted: tuple[int, ...], moving: tuple[int, ...]) -> None:
+        self.flat, self.wanted, self.moving = flat, wanted, moving
         self.outputs = len(flat.closed.out_avals)
         residual_tree: list[Any] = []
 
@@ -102,23 +97,22 @@ class Derivative:
             ) from error
 
     def _vjp(self, args: Sequence[Any]) -> Any:
-        """`jax.vjp` of the function as one of the wanted arguments, whose floating outputs count."""
+        """`jax.vjp` of the moving outputs as functions of the wanted arguments, with the other outputs."""
 
         def of_wanted(*values):
             given = dict(zip(self.wanted, values, strict=True))
             outputs = self.flat.function(*(given.get(i, x) for i, x in enumerate(args)))
-            count = [jnp.asarray(outputs[i]) for i in self.floating]
-            return count, [x for i, x in enumerate(outputs) if i not in self.floating]
+            return [outputs[i] for i in self.moving], [x for i, x in enumerate(outputs) if i not in self.moving]
 
         return jax.vjp(of_wanted, *(args[i] for i in self.wanted), has_aux=True)
 
-    def _merged(self, floating: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        first, second = iter(floating), iter(others)
-        return [next(first) if i in self.floating else next(second) for i in range(self.outputs)]
+    def _merged(self, moving: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        first, second = iter(moving), iter(others)
+        return [next(first) if i in self.moving else next(second) for i in range(self.outputs)]
 
     @cached_property
     def _cotangents(self) -> list[jax.ShapeDtypeStruct]:
-        avals = [self.flat.closed.out_avals[i] for i in self.floating]
+        avals = [self.flat.closed.out_avals[i] for i in self.moving]
         return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
 
     @cached_property
@@ -161,14 +155,13 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.derivative, *tensors = inputs
-        floating = {id(output[i]) for i in ctx.derivative.floating}
-        ctx.mark_non_differentiable(*(x for x in output if id(x) not in floating))
+        ctx.mark_non_differentiable(*(x for i, x in enumerate(output) if i not in ctx.derivative.moving))
         ctx.save_for_backward(*tensors, *output[ctx.derivative.outputs :])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         derivative: Derivative = ctx.derivative
-        given = [cotangents[i] for i in derivative.floating]
+        given = [cotangents[i] for i in derivative.moving]
         arguments = len(derivative.flat.types)
         if torch.is_grad_enabled():  # create_graph=True
             gradients = derivative.again([*ctx.saved_tensors[:arguments], *given])
@@ -176,6 +169,21 @@ class _Differentiable(torch.autograd.Function):
             gradients = derivative.backward(*derivative.residuals(ctx.saved_tensors), *given)
         found = dict(zip(derivative.wanted, gradients, strict=True))
         return None, *(found.get(i) for i in range(arguments))
+
+
+def _depending(closed: ClosedJaxpr, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    flat = inlined(closed).jaxpr
+    moving = {flat.invars[i] for i in wanted}
+    for eqn in flat.eqns:
+        if eqn.primitive.name != "stop_gradient" and any(v in moving for v in eqn.invars if not isinstance(v, Literal)):
+            moving.update(v for v in eqn.outvars if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+    found = [i for i, v in enumerate(flat.outvars) if not isinstance(v, Literal) and v in moving]
+    if any(jnp.issubdtype(flat.outvars[i].aval.dtype, jnp.complexfloating) for i in found):
+        raise NoCounterpart(
+            "torch and JAX define gradients of complex numbers differently. Return real and imaginary parts, or call "
+            "the function under torch.no_grad()."
+        )
+    return tuple(found)
 
 
 def _apart(kept: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
