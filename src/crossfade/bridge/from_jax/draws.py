@@ -15,7 +15,7 @@ UNSIGNED = {8: torch.uint8, 16: torch.uint16, 32: torch.uint32, 64: torch.uint64
 def _seed(eqn: JaxprEqn) -> Run:
     """A key holds its seed: the high word is 0 unless the seed has 64 bits."""
     name_of(eqn.outvars[0].aval)
-    wide = eqn.invars[0].aval.dtype.itemsize == 8
+    wide = name_of(eqn.invars[0].aval).endswith("64")
     return lambda seed: seed if wide else seed.to(torch.int64) & WORD
 
 

@@ -26,6 +26,11 @@ TORCH = {name: getattr(torch, name) for name in CARRIERS}  # what the user sees
 NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """The shape of a variable of a jaxpr."""
+    return tuple(variable.aval.shape)
+
+
 def name_of(aval: Any) -> str:
     """`float32`, `uint64`, ..., or `key`."""
     if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):

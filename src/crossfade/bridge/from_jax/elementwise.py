@@ -32,13 +32,13 @@ def cutting(run: Run) -> Rule:
 
 
 def _sign(eqn: JaxprEqn) -> Run:
-    if eqn.invars[0].aval.dtype.kind == "u":
+    if name_of(eqn.invars[0].aval).startswith("uint"):
         return lambda x: (x != 0).to(x.dtype)
     return lambda x: torch.where(torch.isnan(x), x, torch.sign(x)) if x.is_floating_point() else torch.sgn(x)
 
 
 def _abs(eqn: JaxprEqn) -> Run:
-    return (lambda x: x) if eqn.invars[0].aval.dtype.kind == "u" else torch.abs
+    return (lambda x: x) if name_of(eqn.invars[0].aval).startswith("uint") else torch.abs
 
 
 def _cbrt(x: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class TorchFunction:
 
     def __init__(self, fn: Callable[..., Any], example: Sequence[PyTree], keywords: dict[str, PyTree]) -> None:
         self._fn, self.example, self.keywords = fn, tuple(example), dict(keywords)
-        self.wide = bool(jax.config.jax_enable_x64)
+        self.wide = jnp.result_type(float) == jnp.float64
         leaves, self._tree = jax.tree.flatten((self.example, self.keywords))
         self._keys = {i for i, leaf in enumerate(leaves) if _is_key(leaf)}
         self._traces: dict[Any, Traced] = {}

@@ -17,7 +17,7 @@ from jax.lax import GatherScatterMode
 from torch import Tensor
 
 from ...errors import NoCounterpart
-from .dtypes import MASKS, carrier, name_of
+from .dtypes import MASKS, carrier, name_of, shape_of
 from .elementwise import Rule, Run
 
 
@@ -82,9 +82,8 @@ def _ints(numbers: Sequence[Any]) -> tuple[int, ...]:
 
 def _gather(eqn: JaxprEqn) -> Run:
     numbers, mode = eqn.params["dimension_numbers"], GatherScatterMode.from_any(eqn.params["mode"])
-    operand = eqn.invars[0].aval
     windows = Windows(
-        operand.shape,
+        shape_of(eqn.invars[0]),
         _ints(eqn.params["slice_sizes"]),
         _ints(numbers.collapsed_slice_dims),
         _ints(numbers.start_index_map),
@@ -93,7 +92,7 @@ def _gather(eqn: JaxprEqn) -> Run:
     )
     rows, whole, window = windows.rows, windows.whole, windows.window_axes()
     fill = _fill_value(eqn) if mode == GatherScatterMode.FILL_OR_DROP else None
-    rank = len(eqn.outvars[0].aval.shape)
+    rank = len(shape_of(eqn.outvars[0]))
     many = [i for i in range(rank) if i not in numbers.offset_dims]
     # the axes of the result as computed: batch, then window axes among the rows, then whole axes
     computed = many + [numbers.offset_dims[window.index(a)] for a in [*(a for a in window if a in rows), *whole]]
@@ -133,7 +132,7 @@ def _scatter(write: Callable[[Tensor, Tensor, Tensor], None]) -> Rule:
 
     def rule(eqn: JaxprEqn) -> Run:
         numbers, mode = eqn.params["dimension_numbers"], GatherScatterMode.from_any(eqn.params["mode"])
-        shape, updates_shape = eqn.invars[0].aval.shape, eqn.invars[2].aval.shape
+        shape, updates_shape = shape_of(eqn.invars[0]), shape_of(eqn.invars[2])
         dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         sizes, offsets = [1] * len(shape), numbers.update_window_dims
         window = [i for i in range(len(shape)) if i not in dropped]

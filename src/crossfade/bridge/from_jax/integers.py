@@ -12,7 +12,7 @@ from jax.extend.core import JaxprEqn
 from torch import Tensor
 
 from ...errors import NoCounterpart
-from .dtypes import bits, cut, from_bits, name_of
+from .dtypes import bits, cut, from_bits, name_of, shape_of
 from .elementwise import Rule, Run, always, cutting
 
 WIDTHS = {f"{sign}int{width}": width for sign in ("", "u") for width in (8, 16, 32, 64)}
@@ -119,7 +119,7 @@ def _population_count(eqn: JaxprEqn) -> Run:
 
 def _bitcast(eqn: JaxprEqn) -> Run:
     source, target = name_of(eqn.invars[0].aval), name_of(eqn.outvars[0].aval)
-    if eqn.invars[0].aval.dtype.itemsize != eqn.outvars[0].aval.dtype.itemsize:
+    if shape_of(eqn.invars[0]) != shape_of(eqn.outvars[0]):
         raise NoCounterpart(f"bitcast_convert_type: expected dtypes of one width, got {source} and {target}.")
     return lambda x: from_bits(bits(x, source), target)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import NoCounterpart
-from .dtypes import carrier, cut, name_of
+from .dtypes import carrier, cut, name_of, shape_of
 from .elementwise import Rule, Run
 from .shapes import padded
 
@@ -18,13 +18,13 @@ CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 def _dot(eqn: JaxprEqn) -> Run:
     """Batch axes first, then those of the left operand, then those of the right: one batched matrix product."""
     (contract, contract_right), (batch, batch_right) = eqn.params["dimension_numbers"]
-    left, right = (v.aval.shape for v in eqn.invars)
+    left, right = (shape_of(v) for v in eqn.invars)
     free = [i for i in range(len(left)) if i not in (*contract, *batch)]
     free_right = [i for i in range(len(right)) if i not in (*contract_right, *batch_right)]
     order, order_right = (*batch, *free, *contract), (*batch_right, *contract_right, *free_right)
     many, inner = [left[i] for i in batch], prod(left[i] for i in contract)
     rows, columns = prod(left[i] for i in free), prod(right[i] for i in free_right)
-    shape, dtype, name = eqn.outvars[0].aval.shape, carrier(eqn.outvars[0].aval), name_of(eqn.outvars[0].aval)
+    shape, dtype, name = shape_of(eqn.outvars[0]), carrier(eqn.outvars[0].aval), name_of(eqn.outvars[0].aval)
 
     def run(x: Tensor, y: Tensor) -> Tensor:
         x = x.to(dtype).permute(order).reshape(*many, rows, inner)

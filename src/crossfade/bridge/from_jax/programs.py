@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from ...errors import NoCounterpart
 from ..jaxprs import body, source_line
 from . import draws, elementwise, indexing, integers, linear_algebra, loops, products, reductions, shapes, windows
-from .dtypes import carrier, constant
+from .dtypes import carrier, constant, shape_of
 from .elementwise import Rule, Run
 
 RULES: dict[str, Rule] = {
@@ -124,7 +125,7 @@ class Program:
         run, several = _rule(eqn, self._callers), eqn.primitive.multiple_results
         outputs = list(range(self._size, self._size + len(eqn.outvars)))
         self._size += len(outputs)
-        if all(i in self._known for i in inputs) and sum(v.aval.size for v in eqn.outvars) <= FOLDED:
+        if all(i in self._known for i in inputs) and sum(prod(shape_of(v)) for v in eqn.outvars) <= FOLDED:
             result = run(*(self._known[i] for i in inputs))
             self._known.update(zip(outputs, result if several else [result], strict=True))
         else:

@@ -6,25 +6,25 @@ import torch
 from jax.extend.core import JaxprEqn
 from torch import Tensor
 
-from .dtypes import carrier
+from .dtypes import carrier, shape_of
 from .elementwise import Rule, Run, always
 
 
 def _broadcast(eqn: JaxprEqn) -> Run:
     shape, places = eqn.params["shape"], eqn.params["broadcast_dimensions"]
     sizes = [1] * len(shape)
-    for place, size in zip(places, eqn.invars[0].aval.shape, strict=True):
+    for place, size in zip(places, shape_of(eqn.invars[0]), strict=True):
         sizes[place] = size
     return lambda x, *_: x.reshape(sizes).expand(shape)
 
 
 def _reshape(eqn: JaxprEqn) -> Run:
-    shape, order = eqn.outvars[0].aval.shape, eqn.params["dimensions"]
+    shape, order = shape_of(eqn.outvars[0]), eqn.params["dimensions"]
     return lambda x, *_: x.reshape(shape) if order is None else x.permute(order).reshape(shape)
 
 
 def _squeeze(eqn: JaxprEqn) -> Run:
-    shape = eqn.outvars[0].aval.shape
+    shape = shape_of(eqn.outvars[0])
     return lambda x: x.reshape(shape)
 
 
@@ -77,7 +77,7 @@ def _iota(eqn: JaxprEqn) -> Run:
 
 
 def _empty(eqn: JaxprEqn) -> Run:
-    shape, dtype = eqn.outvars[0].aval.shape, carrier(eqn.outvars[0].aval)
+    shape, dtype = shape_of(eqn.outvars[0]), carrier(eqn.outvars[0].aval)
     return lambda: torch.zeros(shape, dtype=dtype)
 
 
