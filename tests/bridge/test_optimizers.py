@@ -46,6 +46,18 @@ OPTIMIZERS = {
     "adam frozen": (lambda m: optim.Adam(frozen_inner(m), lr=1e-2, weight_decay=0.1), 0.5),
     "adamw": (lambda m: optim.AdamW(m.named_parameters(), lr=1e-2, weight_decay=0.1), None),
     "adamw amsgrad": (lambda m: optim.AdamW(m.named_parameters(), lr=1e-2, amsgrad=True), 0.5),
+    "radam": (lambda m: optim.RAdam(m.named_parameters(), lr=1e-2, weight_decay=0.1), 0.5),
+    "radam decoupled": (
+        lambda m: optim.RAdam(m.named_parameters(), lr=1e-2, weight_decay=0.1, decoupled_weight_decay=True),
+        None,
+    ),
+    "nadam": (lambda m: optim.NAdam(m.named_parameters(), lr=1e-2, weight_decay=0.1), None),
+    "nadam decoupled": (
+        lambda m: optim.NAdam(m.named_parameters(), lr=1e-2, weight_decay=0.1, decoupled_weight_decay=True),
+        0.5,
+    ),
+    "adamax": (lambda m: optim.Adamax(m.named_parameters(), lr=1e-2, weight_decay=0.1, maximize=True), 0.5),
+    "adadelta": (lambda m: optim.Adadelta(m.named_parameters(), lr=0.5, rho=0.8, weight_decay=0.1), None),
     "rmsprop": (lambda m: optim.RMSprop(m.named_parameters(), lr=1e-3, weight_decay=0.1), 0.5),
     "rmsprop momentum": (lambda m: optim.RMSprop(m.named_parameters(), lr=1e-3, momentum=0.9, centered=True), None),
     "adagrad": (lambda m: optim.Adagrad(m.named_parameters(), lr=0.05, initial_accumulator_value=0.1), 0.5),
@@ -60,6 +72,19 @@ SCHEDULES = {
     "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=60, eta_min=1e-4),
     "LinearLR": lambda o: lr_scheduler.LinearLR(o, start_factor=0.2, end_factor=0.9, total_iters=150),
     "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1 / (1 + 0.05 * epoch)),
+    "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [30, 99, 130], gamma=0.5),
+    "ConstantLR": lambda o: lr_scheduler.ConstantLR(o, factor=0.3, total_iters=130),
+    "PolynomialLR": lambda o: lr_scheduler.PolynomialLR(o, total_iters=150, power=1.7),
+    "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=20, T_mult=2),
+    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, max_lr=0.01, total_steps=250, cycle_momentum=False),
+    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
+        o,
+        [lr_scheduler.LinearLR(o, 0.1, total_iters=60), lr_scheduler.CosineAnnealingLR(o, T_max=140, eta_min=1e-4)],
+        milestones=[60],
+    ),
+    "ChainedScheduler": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.LinearLR(o, 0.1, total_iters=120), lr_scheduler.ExponentialLR(o, gamma=0.99)]
+    ),
 }
 
 
@@ -133,6 +158,10 @@ FAST = {
     ("adamw amsgrad", "LambdaLR"),
     ("rmsprop momentum", "StepLR"),
     ("adagrad", "ExponentialLR"),
+    ("radam", "SequentialLR"),
+    ("nadam decoupled", "OneCycleLR"),
+    ("adamax", "ChainedScheduler"),
+    ("adadelta", "CosineAnnealingWarmRestarts"),
 }
 CASES = [
     pytest.param(o, s, id=f"{o}-{s}", marks=() if (o, s) in FAST else pytest.mark.slow)

@@ -47,11 +47,15 @@ OPTIMIZERS = {
     "RMSprop": (torch.optim.RMSprop, {}),
     "RMSprop centered": (torch.optim.RMSprop, {"centered": True, "momentum": 0.5, "eps": 1e-3}),
     "Adagrad": (torch.optim.Adagrad, {"lr_decay": 0.01}),
+    "RAdam": (torch.optim.RAdam, {"weight_decay": 0.1}),
+    "NAdam": (torch.optim.NAdam, {"weight_decay": 0.1}),
+    "Adamax": (torch.optim.Adamax, {"weight_decay": 0.1}),
+    "Adadelta": (torch.optim.Adadelta, {"rho": 0.8}),
     "two groups": (torch.optim.AdamW, {"groups": two_groups}),
 }
 
 
-QUICK = ("SGD nesterov", "Adam amsgrad", "RMSprop centered", "Adagrad", "two groups")
+QUICK = ("SGD nesterov", "NAdam", "Adam amsgrad", "RMSprop centered", "Adagrad", "two groups")
 
 
 @pytest.mark.parametrize("name", few(OPTIMIZERS, *QUICK))

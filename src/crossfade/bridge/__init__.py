@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .accelerating import accelerate as accelerate
     from .from_torch.imported import ImportedFunction as ImportedFunction, import_torch as import_torch
     from .from_torch.stream import random_stream as random_stream
+    from .from_jax.importing import import_jax as import_jax
     from .mapping import Mapping as Mapping
     from .matching import match as match
     from .optimizers import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         to_optax as to_optax,
         to_torch_optimizer as to_torch_optimizer,
     )
+    from .plateau import with_metric as with_metric
     from .proof import Verification as Verification
     from .rates import with_learning_rate as with_learning_rate
     from .rules import Rule as Rule
@@ -34,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy(
         "Verification": "proof",
         "accelerate": "accelerating",
         "import_torch": "from_torch.imported",
+        "import_jax": "from_jax.importing",
         "match": "matching",
         "random_stream": "from_torch.stream",
         "to_jax": "transfer",
@@ -41,5 +44,6 @@ __getattr__, __dir__, __all__ = lazy(
         "to_torch": "transfer",
         "to_torch_optimizer": "optimizers",
         "with_learning_rate": "rates",
+        "with_metric": "plateau",
     },
 )

@@ -10,13 +10,15 @@ from collections.abc import Iterable
 
 import torch
 from jaxtyping import PyTree
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from ..errors import UsageError
 from .mapping import Mapping
 from .optimizers_optax import OptaxOptimizer, build_optax, read_optax, write_optax
 from .optimizers_torch import OptimizerState, Parameters, advance, by_name, read_torch, write_torch
+from .plateau import read_plateau, with_metric, write_plateau
 from .rates import read_rates, with_learning_rate
+from .schedule_formulas import epoch_of
 from .schedules import clock, to_schedule
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "to_optax",
     "to_torch_optimizer",
     "with_learning_rate",
+    "with_metric",
     "write_optax",
     "write_torch",
 ]
@@ -52,8 +55,9 @@ def to_optax(
     Learning rates. `scheduler` is stepped every `schedule_every` updates; since its last step `schedule_phase` updates
     have been made. torch's count of updates tells the phase if the scheduler has run from the start; SGD keeps none and
     needs to be told. A LambdaLR whose function JAX cannot trace is tabulated for `horizon` scheduler steps, and gives
-    NaN beyond. Without a scheduler the rates are in the optax state: code that sets `param_groups[i]["lr"]` by hand
-    goes on with `opt_state = with_learning_rate(opt_state, rate)`.
+    NaN beyond. A ReduceLROnPlateau goes along in the optax state: `opt_state = with_metric(opt_state, metric)` is its
+    step. Without a scheduler the rates are in the optax state: code that sets `param_groups[i]["lr"]` by hand goes on
+    with `opt_state = with_learning_rate(opt_state, rate)`.
 
     Gradients. `clip_norm` is that of a `clip_grad_norm_` over the optimiser's parameters before each step. Parameters
     in no group, or with `requires_grad=False`, stay fixed. torch also skips parameters without a gradient, which in JAX
@@ -65,6 +69,8 @@ def to_optax(
     if scheduler is None:
         return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped)
     _check_scheduler(scheduler, torch_optimizer)
+    if isinstance(scheduler, ReduceLROnPlateau):
+        return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped, plateau=read_plateau(scheduler))
     phase = _phase(state, scheduler, schedule_every) if schedule_phase is None else schedule_phase
     now = clock(scheduler, schedule_every, phase)
     count = now if state.kind == "SGD" else state.step
@@ -92,12 +98,15 @@ def to_torch_optimizer(
     if scheduler is None:
         return write_torch(after, torch_optimizer, named)
     _check_scheduler(scheduler, torch_optimizer)
+    if isinstance(scheduler, ReduceLROnPlateau):
+        write_torch(after, torch_optimizer, named)
+        return write_plateau(opt_state, scheduler)
     if after.groups != before.groups:
         raise UsageError(
             f"expected learning rates that follow the scheduler, got {[g['lr'] for g in after.groups]} set by hand in "
             f"the optax state. Leave out scheduler=, or pass it to to_optax too and set no rates by hand."
         )
-    rates, epoch = read_rates(opt_state), scheduler.last_epoch
+    rates, epoch = read_rates(opt_state), epoch_of(scheduler)
     done = epoch * schedule_every if before.kind == "SGD" else before.step
     ahead = (
         after.step // schedule_every - done // schedule_every
@@ -118,12 +127,12 @@ def _phase(state: OptimizerState, scheduler: LRScheduler, every: int) -> int:
     if every == 1:
         return 0
     counted = state.kind != "SGD" or all(group["momentum"] for group in state.groups) and not state.step
-    if counted and state.step // every == scheduler.last_epoch:
+    if counted and state.step // every == epoch_of(scheduler):
         return state.step % every
     updates = f"{state.step} updates" if counted else "no count of updates (torch's SGD keeps none)"
     raise UsageError(
         f"expected the optimiser to tell how many updates were made since the scheduler's last step, got {updates} "
-        f"and a scheduler at epoch {scheduler.last_epoch}, stepped every {every} updates. Pass schedule_phase=, a "
+        f"and a scheduler at epoch {epoch_of(scheduler)}, stepped every {every} updates. Pass schedule_phase=, a "
         f"number from 0 (the scheduler has just been stepped) to {every - 1}."
     )
 

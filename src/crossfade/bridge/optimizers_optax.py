@@ -15,6 +15,7 @@ from ..optim.clipping_jax import clip_by_global_norm
 from ..optim.state import OptimizerState, slots
 from .libraries import leaf_names, named_leaves
 from .mapping import Entry, Mapping
+from .plateau import PlateauState, carrying
 from .rates import RatesState, after_updates, read_rates, scale_by_rates
 from .skipping import SkippingState, WatchingState, skipping_zeros, watching
 from .transfer import numpy_to_jax
@@ -42,12 +43,14 @@ def build_optax(
     skipped: Iterable[str] = (),
     count: int | None = None,
     clock: int | None = None,
+    plateau: PlateauState | None = None,
 ) -> OptaxOptimizer:
     """The optax transformation of a neutral state, and the optax state that continues it.
 
     `schedule(count)` gives one learning rate, or a tuple with one for each group; by default each group's `lr` is in
     the state, for `with_learning_rate` to change. `skipped` are parameters that get no gradient at some updates.
     `count` is how many updates were made, by default `state.step`; `clock` the same as a scheduler counts them.
+    `plateau` is a ReduceLROnPlateau, which `with_metric` moves on.
     """
     groups = _leaf_groups(state, mapping)
     late = _late_entries(state, mapping, skipped)
@@ -68,7 +71,8 @@ def build_optax(
         links = [clip if everything else optax.masked(clip, trained), *links]
     initial = tuple(group["lr"] for group in state.groups)
     rates = _per_group(schedule, initial)
-    tx = optax.chain(*links, scale_by_rates(groups, initial, None if schedule is None else rates))
+    scale = scale_by_rates(groups, initial, None if schedule is None else rates)
+    tx = optax.chain(*links, scale, *([] if plateau is None else [carrying(plateau)]))
     opt_state = write_optax(state, tx.init(params), mapping)
     if count is not None:
         opt_state = after_updates(opt_state, count, count if clock is None else clock)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import NoCounterpart, TransferError, UsageError
-from ..optim.state import HYPERPARAMETERS, OptimizerState, slots
+from ..optim.state import HYPERPARAMETERS, SCALARS, OptimizerState, slots
 from .transfer_torch import numpy_to_tensor, tensor_to_numpy
 
 Parameters = nn.Module | Named[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
@@ -50,6 +50,8 @@ def write_torch(state: OptimizerState, optimizer: torch.optim.Optimizer, named_p
             if kept := _torch_slots(state, group, name, parameter):
                 record["state"][index] = kept
     optimizer.load_state_dict(record)
+    for kept in optimizer.state.values():  # torch casts what it loads to the parameter's dtype
+        kept.update({slot: kept[slot].to(torch.float32) for slot in SCALARS if slot in kept})
 
 
 def advance(scheduler: LRScheduler, epochs: int) -> None:
@@ -98,15 +100,32 @@ def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: d
     expected = slots(kind, hyper)
     kept = {slot: value for slot, value in kept.items() if value is not None}
     if not kept:
-        zeros = tensor_to_numpy(torch.zeros_like(parameter))
-        return {"step": np.asarray(0, np.float32)} | {slot: zeros.copy() for slot in expected}
+        if kind == "NAdam" and torch.get_default_dtype() != torch.float32:
+            raise NoCounterpart(_WIDE_PRODUCT)
+        start = {slot: torch.full_like(parameter, float(slot in SCALARS)) for slot in expected}
+        return {"step": np.asarray(0, np.float32)} | {slot: tensor_to_numpy(value) for slot, value in start.items()}
     if missing := [slot for slot in expected if slot not in kept]:
         raise NoCounterpart(
             f"{name}: expected the moments {', '.join(expected)} of {kind}, missing {', '.join(missing)}. A flag of "
             f"the group was changed after the first step: set it back, or start the optimiser anew."
         )
+    if any(kept[slot].dtype != torch.float32 for slot in expected if slot in SCALARS):
+        raise NoCounterpart(_WIDE_PRODUCT)
     step = tensor_to_numpy(kept["step"]) if "step" in kept else np.asarray(1, np.float32)
-    return {"step": step} | {slot: tensor_to_numpy(kept[slot]) for slot in expected}
+    whole = lambda slot: torch.full_like(parameter, float(kept[slot])) if slot in SCALARS else kept[slot]
+    return {"step": step} | {slot: tensor_to_numpy(whole(slot)) for slot in expected}
+
+
+_WIDE_PRODUCT = (
+    "NAdam: expected mu_product in float32, as torch makes it, got float64: the default dtype was float64, or "
+    "load_state_dict cast it for float64 parameters. Set torch.set_default_dtype(torch.float32) before the first step, "
+    "or optimizer.state[p]['mu_product'] = optimizer.state[p]['mu_product'].float() for every p."
+)
+
+
+def as_torch_keeps(slot: str, value: torch.Tensor) -> torch.Tensor:
+    """A moment of the parameter's shape as torch keeps it."""
+    return value.reshape(-1)[0].to(torch.float32) if slot in SCALARS and value.numel() else value
 
 
 def _torch_slots(state: OptimizerState, group: dict, name: str, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -121,6 +140,7 @@ def _torch_slots(state: OptimizerState, group: dict, name: str, parameter: torch
                 f"{name}.{slot}: expected {parameter.dtype} of shape {tuple(parameter.shape)} like the parameter, got "
                 f"{value.dtype} of shape {tuple(value.shape)}. Use an optimiser of the module the state belongs to."
             )
+    kept = {slot: as_torch_keeps(slot, value) for slot, value in kept.items()}
     if state.kind == "SGD":
         return kept
     count = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32  # as torch chooses

@@ -62,7 +62,7 @@ class Stats:
 class Step:
     """Trains `module` by compiled JAX steps that do what `optimizer` would do.
 
-    module, optimizer: the torch module, and one of torch.optim's SGD, Adam, AdamW, RMSprop and Adagrad built on its
+    module, optimizer: the torch module, and an optimiser of a kind in `optim.state.HYPERPARAMETERS` built on its
         parameters. Learning rates are read at every call, so torch's schedulers keep working.
     jax_loss: `jax_loss(model, batch)` -> loss, (loss, info), or (loss, info, model) where the model's state (the
         statistics of a BatchNorm) has moved on.

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..errors import UsageError
 from ..optim.state import OptimizerState
-from .optimizers_torch import read_torch
+from .optimizers_torch import as_torch_keeps, read_torch
 from .step_program import Program
 
 Ahead = tuple[list[Any], list[int]]  # the leaves of `Program.moments_structure`, and the updates each group has had
@@ -51,6 +51,7 @@ class LiveMoments(defaultdict):
                 if slot == "step" and self._program.kind == "SGD":
                     continue  # torch counts no steps of SGD
                 value = torch.from_numpy(array) if slot != "step" else torch.tensor(float(array), dtype=_count_dtype())
+                value = as_torch_keeps(slot, value)
                 held = kept.get(slot)
                 if isinstance(held, torch.Tensor) and (held.shape, held.dtype) == (value.shape, value.dtype):
                     held.detach().copy_(value)

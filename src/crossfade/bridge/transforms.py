@@ -4,15 +4,19 @@ Where optax computes what torch computes, the chain is plain optax. The few tran
 optax differs; each says where. `SLOTS` tells which field of which optax state holds which of torch's moments.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
 Schedule = Callable[[Any], Any]
+
+TABLE = 1 << 17  # steps for which RAdam's factor is tabulated at most
 
 
 def transformation(kind: str, group: dict[str, Any], schedule: Schedule) -> optax.GradientTransformation:
@@ -34,6 +38,14 @@ def direction(kind: str, group: dict[str, Any]) -> list[optax.GradientTransforma
         case "Adam" | "AdamW":
             adam = scale_by_amsgrad if group["amsgrad"] else optax.scale_by_adam
             links.append(adam(*group["betas"], eps=group["eps"]))
+        case "RAdam":
+            links.append(scale_by_radam(*group["betas"], eps=group["eps"]))
+        case "NAdam":
+            links.append(scale_by_nadam(*group["betas"], eps=group["eps"], decay=group["momentum_decay"]))
+        case "Adamax":
+            links.append(scale_by_adamax(*group["betas"], eps=group["eps"]))
+        case "Adadelta":
+            links.append(optax.scale_by_adadelta(group["rho"], eps=group["eps"]))
         case "RMSprop":
             rms = optax.scale_by_stddev if group["centered"] else optax.scale_by_rms
             links.append(rms(group["alpha"], eps=group["eps"], eps_in_sqrt=False))
@@ -85,8 +97,7 @@ def scale_by_amsgrad(b1: float, b2: float, eps: float) -> optax.GradientTransfor
 
     def update(updates, state, params=None):
         step = state.step + 1
-        mu = jax.tree.map(lambda g, m: b1 * m + (1 - b1) * g, updates, state.mu)
-        nu = jax.tree.map(lambda g, v: b2 * v + (1 - b2) * g * g, updates, state.nu)
+        mu, nu = _moments(b1, b2, updates, state)
         nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu)
         c1, c2 = 1 - b1**step, 1 - b2**step
         scaled = jax.tree.map(
@@ -95,6 +106,107 @@ def scale_by_amsgrad(b1: float, b2: float, eps: float) -> optax.GradientTransfor
         return scaled, AmsgradState(step, mu, nu, nu_max)
 
     return optax.GradientTransformation(init, update)
+
+
+def scale_by_radam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+    """RAdam with eps beside the root before its correction, and no rectification while rho <= 5.
+
+    rho_t = rho - 2 t b2^t / (1 - b2^t) with rho = 2 / (1 - b2) - 1; optax corrects first and begins at rho_t = 5.
+    """
+    factors = _rectifications(b2)
+
+    def update(updates, state, params=None):
+        step = state.count + 1
+        mu, nu = _moments(b1, b2, updates, state)
+        c1, c2 = 1 - b1**step, 1 - b2**step
+        factor = jnp.asarray(factors)[jnp.minimum(step, len(factors) - 1)]
+        adaptive = lambda v: jnp.sqrt(c2).astype(v.dtype) / (jnp.sqrt(v) + eps) * factor.astype(v.dtype)
+        scale = lambda v: jnp.where(factor > 0, adaptive(v), jnp.ones_like(v))
+        scaled = jax.tree.map(lambda m, v: m / c1.astype(m.dtype) * scale(v), mu, nu)
+        return scaled, optax.ScaleByAdamState(step, mu, nu)
+
+    return optax.GradientTransformation(optax.scale_by_adam(b1, b2).init, update)
+
+
+def _rectifications(b2: float) -> np.ndarray:
+    """RAdam's factor at each step until it no longer changes; 0 before it begins.
+
+    As a table, because the difference of two large numbers in rho_t has no digits left in float32.
+    """
+    full = 2 / (1 - b2) - 1
+    step = np.arange(1, 2 + min(int(40 / (1 - b2)), TABLE))
+    power = b2 ** step.astype(float)
+    rho = full - 2 * step * power / (1 - power)
+    with np.errstate(invalid="ignore"):
+        factor = np.sqrt((rho - 4) * (rho - 2) * full / ((full - 4) * (full - 2) * rho))
+    return np.concatenate([[0.0], np.where(rho > 5, factor, 0.0)])
+
+
+class NadamState(NamedTuple):
+    """Moments of NAdam; the product of all momenta so far has the shape of the parameter, as the others."""
+
+    step: Int[Array, ""]
+    mu: PyTree
+    nu: PyTree
+    mu_product: PyTree
+
+
+def scale_by_nadam(b1: float, b2: float, eps: float, decay: float) -> optax.GradientTransformation:
+    """NAdam with a momentum that grows to b1, as torch has it; optax has Nesterov's step at a constant momentum.
+
+    mu_t = b1 (1 - 0.96^(t decay) / 2), and the product of these is kept in float32.
+    """
+
+    def init(params):
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return NadamState(jnp.zeros([], jnp.int32), zeros, zeros, jax.tree.map(jnp.ones_like, params))
+
+    def update(updates, state, params=None):
+        step = state.step + 1
+        mu, nu = _moments(b1, b2, updates, state)
+        now, after = (b1 * (1 - 0.5 * jnp.exp(t * (decay * math.log(0.96)))) for t in (step, step + 1))
+        times = lambda p: (p.astype(jnp.float32) * now.astype(jnp.float32)).astype(p.dtype)
+        product, c2 = jax.tree.map(times, state.mu_product), 1 - b2**step
+
+        def scaled(g, m, v, p):
+            now_, after_, c2_ = (number.astype(g.dtype) for number in (now, after, c2))
+            denominator = jnp.sqrt(v / c2_) + eps
+            return ((1 - now_) / (1 - p) * g + after_ / (1 - p * after_) * m) / denominator
+
+        return jax.tree.map(scaled, updates, mu, nu, product), NadamState(step, mu, nu, product)
+
+    return optax.GradientTransformation(init, update)
+
+
+class AdamaxState(NamedTuple):
+    """The average, and the decaying largest size of gradients."""
+
+    step: Int[Array, ""]
+    mu: PyTree
+    norm: PyTree
+
+
+def scale_by_adamax(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+    """Adamax; optax computes the same, but keeps it in the state of Adam."""
+
+    def init(params):
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return AdamaxState(jnp.zeros([], jnp.int32), zeros, zeros)
+
+    def update(updates, state, params=None):
+        step = state.step + 1
+        mu = jax.tree.map(lambda g, m: b1 * m + (1 - b1) * g, updates, state.mu)
+        norm = jax.tree.map(lambda g, n: jnp.maximum(b2 * n, jnp.abs(g) + eps), updates, state.norm)
+        c1 = 1 - b1**step
+        return jax.tree.map(lambda m, n: m / c1.astype(m.dtype) / n, mu, norm), AdamaxState(step, mu, norm)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _moments(b1: float, b2: float, updates: PyTree, state: Any) -> tuple[PyTree, PyTree]:
+    """The averages of gradients and of their squares."""
+    mu = jax.tree.map(lambda g, m: b1 * m + (1 - b1) * g, updates, state.mu)
+    return mu, jax.tree.map(lambda g, v: b2 * v + (1 - b2) * g * g, updates, state.nu)
 
 
 def scale_by_root_sum_of_squares(eps: float) -> optax.GradientTransformation:
@@ -113,6 +225,9 @@ def scale_by_root_sum_of_squares(eps: float) -> optax.GradientTransformation:
 SLOTS: dict[type, dict[str, str]] = {
     optax.ScaleByAdamState: {"count": "step", "mu": "exp_avg", "nu": "exp_avg_sq"},
     AmsgradState: {"step": "step", "mu": "exp_avg", "nu": "exp_avg_sq", "nu_max": "max_exp_avg_sq"},
+    NadamState: {"step": "step", "mu": "exp_avg", "nu": "exp_avg_sq", "mu_product": "mu_product"},
+    AdamaxState: {"step": "step", "mu": "exp_avg", "norm": "exp_inf"},
+    optax.ScaleByAdaDeltaState: {"e_g": "square_avg", "e_x": "acc_delta"},
     optax.TraceState: {"trace": "momentum_buffer"},
     DampenedTraceState: {"trace": "momentum_buffer", "started": "started"},
     optax.ScaleByRmsState: {"nu": "square_avg"},

@@ -11,9 +11,17 @@ HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
     "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
     "Adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
     "AdamW": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"),
+    "RAdam": ("lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"),
+    "NAdam": ("lr", "betas", "eps", "weight_decay", "momentum_decay", "maximize", "decoupled_weight_decay"),
+    "Adamax": ("lr", "betas", "eps", "weight_decay", "maximize"),
+    "Adadelta": ("lr", "rho", "eps", "weight_decay", "maximize"),
     "RMSprop": ("lr", "alpha", "eps", "momentum", "centered", "weight_decay", "maximize"),
     "Adagrad": ("lr", "lr_decay", "eps", "initial_accumulator_value", "weight_decay", "maximize"),
 }
+
+SCALARS = ("mu_product",)
+"""Moments that torch keeps as one number for each parameter, in float32. Here they have the parameter's shape, so that
+they travel as the others do."""
 
 
 def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
@@ -23,6 +31,14 @@ def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
             return ("momentum_buffer",) if group["momentum"] else ()
         case "Adam" | "AdamW":
             return ("exp_avg", "exp_avg_sq") + (("max_exp_avg_sq",) if group["amsgrad"] else ())
+        case "RAdam":
+            return ("exp_avg", "exp_avg_sq")
+        case "NAdam":
+            return ("mu_product", "exp_avg", "exp_avg_sq")
+        case "Adamax":
+            return ("exp_avg", "exp_inf")
+        case "Adadelta":
+            return ("square_avg", "acc_delta")
         case "RMSprop":
             momentum = ("momentum_buffer",) if group["momentum"] else ()
             return ("square_avg", *momentum) + (("grad_avg",) if group["centered"] else ())
@@ -41,7 +57,7 @@ class OptimizerState:
     0. SGD gets a `step` too, which torch does not keep: 1 stands for "momentum has begun" when no one has counted.
     """
 
-    kind: str  # "SGD", "Adam", "AdamW", "RMSprop" or "Adagrad"
+    kind: str  # one of HYPERPARAMETERS, torch's name
     groups: tuple[dict[str, Any], ...]
     moments: dict[str, dict[str, np.ndarray]]  # torch name -> slot -> array; `step` is 0-d
 
