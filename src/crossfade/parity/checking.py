@@ -37,7 +37,7 @@ def check(
         raise UsageError(f"twin {twin.name!r} has nothing to prove; map, for one, needs {twin.missing('map')}.")
     if "updates" in wanted and max(steps) < 2:
         raise UsageError(f"level 'updates' compares after several updates, got steps={steps}; 'update' is one update.")
-    return _Climb(twin, _mapping(twin, wanted), dtype, tuple(steps)).climb(wanted)
+    return _Climb(twin, find_mapping(twin, wanted), dtype, tuple(steps)).climb(wanted)
 
 
 def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
@@ -55,7 +55,8 @@ def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
     return [level for level in LEVELS if level in names]
 
 
-def _mapping(twin: Twin, wanted: list[str]) -> Mapping:
+def find_mapping(twin: Twin, wanted: list[str]) -> Mapping:
+    """The twin's mapping, or the one that `bridge.match` finds; an empty one where no models are compared."""
     if twin.torch is None or wanted == ["env"]:
         return Mapping((), {}, None)
     if twin.mapping is not None:

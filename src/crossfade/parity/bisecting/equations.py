@@ -1,0 +1,162 @@
+"""The JAX half as a list of equations, each with the user's line, and the value that each gave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from ...bridge.jaxprs import closed_jaxpr, compile_briefly, inlined, source_lines
+from ...bridge.libraries import named_leaves
+from .points import Point
+
+LARGE = 2_000_000  # elements: values above are not written down
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """One primitive; arguments and results are numbers of values."""
+
+    eqn: JaxprEqn
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the primitive."""
+        return self.eqn.primitive.name
+
+
+@dataclass(eq=False)
+class Program:
+    """A function of named inputs, calls inlined. Values are numbered in the order in which they are computed."""
+
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    equations: list[Equation] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    literals: set[int] = field(default_factory=set)
+    count: int = 0
+
+    def new(self) -> int:
+        """The number of the next value."""
+        self.count += 1
+        return self.count - 1
+
+    def evaluate(self, args: list[Any]) -> list[Any]:
+        """All values, by number."""
+        values: list[Any] = [None] * self.count
+        for number, constant in self.constants.items():
+            values[number] = constant
+        for number, arg in zip(self.inputs.values(), args, strict=True):
+            values[number] = arg
+        for equation in self.equations:
+            primitive = equation.eqn.primitive
+            found = primitive.bind(*(values[i] for i in equation.inputs), **equation.eqn.params)
+            for number, value in zip(equation.outputs, found if primitive.multiple_results else [found], strict=True):
+                values[number] = value
+        return values
+
+
+def trace(function: Callable[..., Any], *args: Any) -> Program:
+    """The equations of `function(*args)`, which returns a pytree; inputs and outputs by their names."""
+    names: list[str] = []
+
+    def flat(*args: Any) -> list[Any]:
+        named = named_leaves(function(*args))
+        names[:] = list(named)
+        return list(named.values())
+
+    closed = closed_jaxpr(flat, *args)
+    program = Program()
+    numbers = [program.new() for _ in closed.jaxpr.invars]
+    labels = ("", "batch")  # weights go by their own names
+    inputs = [f"{labels[min(i, 1)]}.{name}".strip(".") for i, arg in enumerate(args) for name in named_leaves(arg)]
+    program.inputs = {
+        f"{name}#{n}" if inputs.count(name) > 1 else name: n for n, name in zip(numbers, inputs, strict=True)
+    }
+    found = _inline(program, closed, numbers, ())
+    program.outputs = dict(zip(names, found, strict=True))
+    _drop_unused(program)
+    return program
+
+
+def _drop_unused(program: Program) -> None:
+    """Keeps what the outputs depend on: a value that nobody reads is no partner for one that counts."""
+    needed, kept = set(program.outputs.values()), []
+    for equation in reversed(program.equations):
+        if needed & set(equation.outputs):
+            needed |= set(equation.inputs)
+            kept.append(equation)
+    program.equations = kept[::-1]
+
+
+def _inline(program: Program, closed: ClosedJaxpr, args: list[int], outer: tuple[str, ...]) -> list[int]:
+    env = dict(zip(closed.jaxpr.invars, args, strict=True))
+    for variable, constant in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+        env[variable] = program.new()
+        program.constants[env[variable]] = constant
+
+    def read(variable: Any) -> int:
+        if not isinstance(variable, Literal):
+            return env[variable]
+        number = program.new()
+        program.constants[number] = variable.val
+        program.literals.add(number)
+        return number
+
+    for eqn in closed.jaxpr.eqns:
+        inputs = [read(v) for v in eqn.invars]
+        lines = source_lines(eqn) or outer
+        body = inlined(eqn)
+        if body is not None:
+            outputs = _inline(program, body, inputs, lines)
+        else:
+            outputs = [program.new() for _ in eqn.outvars]
+            program.equations.append(Equation(eqn, tuple(inputs), tuple(outputs), lines))
+        env.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(v) for v in closed.jaxpr.outvars]
+
+
+def record(program: Program, args: list[Any]) -> dict[int, Point]:
+    """Every value of a program as a point."""
+    kept: list[int] = []
+
+    def run(*args: Any) -> list[Any]:
+        values = program.evaluate(list(args))
+        kept[:] = [n for n, value in enumerate(values) if n not in program.literals and _is_array(value)]
+        return [values[n] for n in kept]
+
+    values = compile_briefly(run, *args)(*args)
+    named = {number: name for name, number in program.inputs.items()}
+    made = {number: equation for equation in program.equations for number in equation.outputs}
+    points = {}
+    for number, value in zip(kept, values, strict=True):
+        equation = made.get(number)
+        reads = () if equation is None else tuple(n for n in equation.inputs if n not in program.literals)
+        points[number] = Point(
+            number,
+            "input" if number in named else "constant" if equation is None else equation.name,
+            np.asarray(value),
+            () if equation is None else equation.lines,
+            reads,
+            named.get(number, ""),
+        )
+    present = points.keys()
+    return {n: p if set(p.reads) <= present else _without(p, present) for n, p in points.items()}
+
+
+def _without(point: Point, present: Any) -> Point:
+    """A point whose reads that were not written down are left out."""
+    reads = tuple(number for number in point.reads if number in present)
+    return Point(point.number, point.operation, point.value, point.lines, reads, point.name)
+
+
+def _is_array(value: Any) -> bool:
+    if not hasattr(value, "dtype") or jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return False
+    return 0 < np.size(value) <= LARGE and not jnp.issubdtype(value.dtype, jnp.complexfloating)
