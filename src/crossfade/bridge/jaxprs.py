@@ -4,12 +4,13 @@ JAX has no public way to the line of an equation. The private one is used here a
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from .source_lines import is_users
+from .source_lines import is_search, is_users
 
 try:
     from jax._src import source_info_util
@@ -27,8 +28,11 @@ def closed_jaxpr(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
     rolled = jax.make_jaxpr(lambda *args: function(*args))(*args)
     if unrolled_length(rolled.jaxpr) > LONG:
         return rolled
-    with jax.disable_jit():
-        return jax.make_jaxpr(lambda *args: function(*args))(*args)
+    try:
+        with jax.disable_jit():
+            return jax.make_jaxpr(lambda *args: function(*args))(*args)
+    except Exception:  # unrolled loops count by Python's integers, which the user's code may not expect
+        return rolled
 
 
 def unrolled_length(jaxpr: Jaxpr) -> int:
@@ -62,7 +66,8 @@ def source_lines(eqn: JaxprEqn) -> tuple[str, ...]:
         frames = list(source_info_util.user_frames(eqn.source_info.traceback))
     except (AttributeError, TypeError):  # it has changed in a later version
         return ()
-    return tuple(f"{frame.file_name}:{frame.start_line}" for frame in frames if is_users(frame.file_name))
+    own = takewhile(lambda frame: not is_search(frame.file_name), frames)
+    return tuple(f"{frame.file_name}:{frame.start_line}" for frame in own if is_users(frame.file_name))
 
 
 def source_line(eqn: JaxprEqn) -> str | None:

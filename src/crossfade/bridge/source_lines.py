@@ -22,6 +22,11 @@ def is_users(file_name: str) -> bool:
     return not (file_name.startswith(PYTHON) or any(part in file_name for part in LIBRARIES))
 
 
+def is_search(file_name: str) -> bool:
+    """Whether a file is of the tools that call the user's code: what called them is of no interest."""
+    return file_name.startswith(TOOLS[1:]) and not file_name.startswith(CASES)
+
+
 def line_text(where: str) -> str:
     """The text of "file:line"; empty when the file cannot be read."""
     file_name, _, number = where.rpartition(":")

@@ -6,7 +6,7 @@ Each is a way to make the call give something else. The one that makes the diffe
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -111,10 +111,10 @@ def usual_causes(call: Call) -> Iterator[Cause]:
         yield Cause(kind, text, change)
     if call.name.rstrip("_") in {name.split(" ")[0] for name in ACTIVATIONS}:
         yield from _activations(call)
+    yield from _left_out(call)
     yield from _family(call)
     yield from _reductions(call)
     yield from _numbers(call)
-    yield from _left_out(call)
     yield from _operands(call)
     yield from _result(call)
 
@@ -142,12 +142,19 @@ def _family(call: Call) -> Iterator[Cause]:
         if what == "loss":
             for factor in (0.5, 2.0):
                 yield Cause("factor", f"{name} times {factor:g} in JAX", _times(factor))
+                for other in ("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"):
+                    text = f"the loss: torch {name}, JAX {factor:g} times {other}"
+                    yield Cause("loss", text, _of_result_of(family[other], factor))
             for other in ("mean", "sum"):
                 yield Cause("reduction", f"the reduction: JAX takes the {other}", _with(reduction=other))
 
 
 def _instead(function: Callable[..., Any]) -> Change:
     return lambda f, a, k: function(*a, **k)
+
+
+def _of_result_of(function: Callable[..., Any], factor: float) -> Change:
+    return lambda f, a, k: factor * function(*a[:2], **{n: v for n, v in k.items() if n == "reduction"})
 
 
 def _with(**named: Any) -> Change:
@@ -276,6 +283,10 @@ def _operands(call: Call) -> Iterator[Cause]:
         of = f"{where} of {call.name}"
         if x.ndim >= 2 and x.shape[-1] == x.shape[-2] > 1:
             yield Cause("transposed", f"{of} is transposed in JAX", _moved(at, lambda x: x.mT))
+        for i, j in combinations(range(x.ndim), 2):
+            if x.shape[i] != x.shape[j]:
+                text = f"axes {i} and {j} of {of} are exchanged in JAX"
+                yield Cause("axis", text, _moved(at, lambda x, i=i, j=j: x.transpose(i, j)))
         if _is_mask(x):
             yield Cause("mask", f"the mask {of} is inverted in JAX", _moved(at, _inverted))
         if not x.is_floating_point() and x.dtype is not torch.bool:
@@ -289,6 +300,9 @@ def _operands(call: Call) -> Iterator[Cause]:
         if x.is_floating_point():
             yield Cause("sign", f"{of} has the other sign in JAX", _moved(at, torch.neg))
             yield Cause("abs", f"JAX takes the absolute value of {of}", _moved(at, torch.abs))
+            for factor in (0.5, 2.0):
+                text = f"{of} times {factor:g} in JAX"
+                yield Cause("factor", text, _moved(at, lambda x, factor=factor: factor * x))
             for narrow in (torch.float32, torch.bfloat16):
                 text = f"{of} is rounded to {str(narrow).removeprefix('torch.')} in JAX"
                 yield Cause("cast", text, _moved(at, lambda x, narrow=narrow: x.to(narrow).to(x.dtype)))
@@ -345,8 +359,7 @@ def substitute(value: np.ndarray, part: int = 0) -> Change:
     """The call as it is, but with its result, or one of its results, replaced by given numbers."""
 
     def fill(out: Tensor) -> Tensor:
-        numbers = torch.as_tensor(np.ascontiguousarray(value).reshape(out.shape)).to(out.dtype)
-        return numbers
+        return torch.as_tensor(np.ascontiguousarray(value).reshape(out.shape)).to(out.dtype)
 
     def change(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
         out = f(*a, **k)
@@ -359,6 +372,6 @@ def substitute(value: np.ndarray, part: int = 0) -> Change:
                 with torch.no_grad():
                     return out.copy_(fill(out))
             return fill(out)
-        return type(out)([fill(part_) if i == part else part_ for i, part_ in enumerate(out)])
+        return type(out)([fill(own) if i == part else own for i, own in enumerate(out)])
 
     return change

@@ -13,6 +13,7 @@ from ...bridge.jaxprs import closed_jaxpr, compile_briefly, inlined, source_line
 from ...bridge.libraries import named_leaves
 from .points import Point
 
+LONG = 5_000  # equations: longer scans are not unrolled
 LARGE = 2_000_000  # elements: values above are not written down
 
 
@@ -20,15 +21,11 @@ LARGE = 2_000_000  # elements: values above are not written down
 class Equation:
     """One primitive; arguments and results are numbers of values."""
 
-    eqn: JaxprEqn
+    name: str
+    apply: Callable[..., list[Any]]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     lines: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Of the primitive."""
-        return self.eqn.primitive.name
 
 
 @dataclass(eq=False)
@@ -55,9 +52,8 @@ class Program:
         for number, arg in zip(self.inputs.values(), args, strict=True):
             values[number] = arg
         for equation in self.equations:
-            primitive = equation.eqn.primitive
-            found = primitive.bind(*(values[i] for i in equation.inputs), **equation.eqn.params)
-            for number, value in zip(equation.outputs, found if primitive.multiple_results else [found], strict=True):
+            found = equation.apply(*(values[i] for i in equation.inputs))
+            for number, value in zip(equation.outputs, found, strict=True):
                 values[number] = value
         return values
 
@@ -115,11 +111,48 @@ def _inline(program: Program, closed: ClosedJaxpr, args: list[int], outer: tuple
         body = inlined(eqn)
         if body is not None:
             outputs = _inline(program, body, inputs, lines)
+        elif eqn.primitive.name == "scan" and eqn.params["length"] * len(eqn.params["jaxpr"].eqns) <= LONG:
+            outputs = _unroll(program, eqn, inputs, lines)
         else:
-            outputs = [program.new() for _ in eqn.outvars]
-            program.equations.append(Equation(eqn, tuple(inputs), tuple(outputs), lines))
+            outputs = _add(program, eqn.primitive.name, _bind(eqn), inputs, lines, len(eqn.outvars))
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [read(v) for v in closed.jaxpr.outvars]
+
+
+def _add(
+    program: Program,
+    name: str,
+    apply: Callable[..., list[Any]],
+    inputs: list[int],
+    lines: tuple[str, ...],
+    results: int = 1,
+) -> list[int]:
+    outputs = [program.new() for _ in range(results)]
+    program.equations.append(Equation(name, apply, tuple(inputs), tuple(outputs), lines))
+    return outputs
+
+
+def _bind(eqn: JaxprEqn) -> Callable[..., list[Any]]:
+    def apply(*values: Any) -> list[Any]:
+        found = eqn.primitive.bind(*values, **eqn.params)
+        return list(found) if eqn.primitive.multiple_results else [found]
+
+    return apply
+
+
+def _unroll(program: Program, eqn: JaxprEqn, inputs: list[int], lines: tuple[str, ...]) -> list[int]:
+    """The body of a scan, once for each step."""
+    fixed, held, steps = eqn.params["num_consts"], eqn.params["num_carry"], range(eqn.params["length"])
+    consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + held], inputs[fixed + held :]
+    rows: list[list[int]] = []
+    for t in reversed(steps) if eqn.params["reverse"] else steps:
+        now = [_add(program, "slice", lambda x, t=t: [x[t]], [x], lines)[0] for x in xs]
+        found = _inline(program, eqn.params["jaxpr"], [*consts, *carry, *now], lines)
+        carry = found[:held]
+        rows.append(found[held:])
+    rows = rows[::-1] if eqn.params["reverse"] else rows
+    stack = lambda *parts: [jnp.stack(parts)]
+    return [*carry, *(_add(program, "stack", stack, list(column), lines)[0] for column in zip(*rows, strict=True))]
 
 
 def record(program: Program, args: list[Any]) -> dict[int, Point]:

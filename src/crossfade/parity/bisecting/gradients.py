@@ -24,7 +24,8 @@ def gradient_cause(values: Values) -> Found | None:
     for found in (*_undone(values), *_kinks(values)):
         if _heals(trial, found[1], found[2]):
             return _told(values, found)
-    for call in reversed(calls[-MANY:]):
+    stopping = [c for c in calls if _stops_in_jax(values, c)]
+    for call in (*reversed(stopping), *(c for c in reversed(calls[-MANY:]) if c not in stopping)):
         if _cuts(call) and trial.heals({call.number: _detached}):
             return call, values.points[call.points[0]], _stopped(call.name)
     for found in _by_line(values):
@@ -48,6 +49,12 @@ def _told(values: Values, group: Group) -> Found:
 def _computing(values: Values) -> list[Call]:
     """Calls that give floating tensors, in order."""
     return [c for c in values.calls.values() if c.points and values.points[c.points[0]].value.dtype.kind == "f"]
+
+
+def _stops_in_jax(values: Values, call: Call) -> bool:
+    """Whether JAX stops a gradient at the same value."""
+    partners = values.matched[call.points[0]]
+    return any(values.jax_points[n].operation == "stop_gradient" for n in partners)
 
 
 def _cuts(call: Call) -> bool:

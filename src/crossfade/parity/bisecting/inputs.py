@@ -72,7 +72,7 @@ def _moves(x: Tensor) -> Iterator[tuple[str, str, Callable[[Tensor], Tensor]]]:
             for by in (-1, 1):
                 text = f"is shifted by one {'back' if by < 0 else 'on'} along axis {axis}"
                 yield "order", text, lambda x, axis=axis, by=by: x.roll(by, axis)
-        if 1 < n <= SHORT:
+        if 1 < n <= SHORT and x.ndim > 1:
             for to in range(n):
                 for of in range(n):
                     if to != of:

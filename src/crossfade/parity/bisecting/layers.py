@@ -162,8 +162,7 @@ def _biased_statistics(
         input, running_mean=running_mean, running_var=running_var, training=training, momentum=momentum, **rest
     )
     axes = [i for i in range(input.ndim) if i != 1]
-    with torch.no_grad():
-        running_var.copy_((1 - momentum) * before + momentum * input.var(axes, correction=0))
+    running_var.data.copy_((1 - momentum) * before + momentum * input.detach().var(axes, correction=0))
     return out
 
 
@@ -364,6 +363,18 @@ def _gather(call: Call) -> Found:
                 yield "axis", f"the axis of gather: torch {dim}, JAX {axis}", change
 
 
+def _getitem(call: Call) -> Found:
+    """Another window of the same length along the first axis."""
+    x, index = call.args[0], call.args[1]
+    if not isinstance(index, slice) or index.step not in (None, 1) or x.ndim == 0:
+        return
+    start, stop, _ = index.indices(len(x))
+    for other in range(len(x) - (stop - start) + 1):
+        if other != start:
+            text = f"the window: torch [{start}:{stop}], JAX [{other}:{other + stop - start}]"
+            yield "index", text, lambda f, a, k, i=other, n=stop - start: f(a[0], slice(i, i + n))
+
+
 def _lerp(call: Call) -> Found:
     def move(weight: float) -> Change:
         return lambda f, a, k: f(a[0], a[1], weight)
@@ -416,7 +427,6 @@ LAYERS: dict[str, Callable[[Call], Found]] = {
     "conv3d": _conv,
     "max_pool1d": _pool,
     "max_pool2d": _pool,
-    "boolean_dispatch": _pool,
     "avg_pool2d": _pool,
     "flatten": _flatten,
     "reshape": _view_shape,
@@ -425,6 +435,7 @@ LAYERS: dict[str, Callable[[Call], Found]] = {
     "gru_cell": _gru_cell,
     "embedding": _embedding,
     "gather": _gather,
+    "getitem": _getitem,
     "lerp": _lerp,
     "lerp_": _lerp,
     "cross_entropy": _cross_entropy,

@@ -11,6 +11,7 @@ import numpy as np
 
 from .points import Point
 
+MEMBERS = 4  # of a stack
 EQUAL = 1e-10  # of the largest number: what two correct halves may differ by in float64
 
 
@@ -35,32 +36,47 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 class Index:
-    """The values of one half, to be found by their numbers."""
+    """The values of one half, to be found by their numbers. With `parts` the members of a stack are found too: what is
+    a list of modules in torch is one vmapped module in JAX."""
 
-    def __init__(self, points: Iterable[Point]):
+    def __init__(self, points: Iterable[Point], *, parts: bool = False):
+        points = list(points)
         self.sorted = {point.number: multiset(point.value) for point in points}
-        by_size: dict[int, list[int]] = {}
-        for number, numbers in self.sorted.items():
-            by_size.setdefault(numbers.size, []).append(number)
-        self._by_size = {
-            size: (np.array(own), np.stack([_traits(self.sorted[n]) for n in own])) for size, own in by_size.items()
-        }
+        self._wholes = self._tables([(n, numbers) for n, numbers in self.sorted.items()])
+        stacks = [p for p in points if parts and p.value.ndim > 1 and 1 < len(p.value) <= MEMBERS]
+        self._parts = self._tables([(p.number, multiset(part)) for p in stacks for part in p.value])
+
+    def _tables(self, entries: list[tuple[int, np.ndarray]]) -> dict[int, "_Table"]:
+        by_size: dict[int, list[tuple[int, np.ndarray]]] = {}
+        for number, numbers in entries:
+            by_size.setdefault(numbers.size, []).append((number, numbers))
+        return {size: _Table(own) for size, own in by_size.items()}
 
     def find(self, value: np.ndarray) -> list[int]:
-        """The points that hold these numbers."""
+        """The points that hold these numbers, whole ones first."""
         numbers = multiset(value)
-        if numbers.size not in self._by_size:
-            return []
-        own, traits = self._by_size[numbers.size]
-        wanted = _traits(numbers)
-        near = np.abs(traits - wanted) <= 10 * EQUAL * max(1e-300, np.abs(wanted).max())
-        return [int(n) for n in own[near.all(1)] if distance(self.sorted[int(n)], numbers) <= EQUAL]
+        found = [n for tables in (self._wholes, self._parts) for n in tables.get(numbers.size, _NONE).find(numbers)]
+        return list(dict.fromkeys(found))
 
     def nearest(self, value: np.ndarray, among: set[int]) -> list[tuple[float, int]]:
         """Points with as many numbers, by their distance."""
         numbers = multiset(value)
-        own = self._by_size.get(numbers.size, (np.array([], int), None))[0]
-        return sorted((distance(self.sorted[int(n)], numbers), int(n)) for n in own if int(n) in among)
+        own = self._wholes.get(numbers.size, _NONE).numbers
+        return sorted((distance(self.sorted[n], numbers), n) for n in own if n in among)
+
+
+class _Table:
+    """Multisets of one size, with what equal ones have in common."""
+
+    def __init__(self, entries: list[tuple[int, np.ndarray]]):
+        self.numbers = [number for number, _ in entries]
+        self.sorted = [numbers for _, numbers in entries]
+        self.traits = np.stack([_traits(numbers) for numbers in self.sorted]) if entries else np.zeros((0, 3))
+
+    def find(self, numbers: np.ndarray) -> list[int]:
+        wanted = _traits(numbers)
+        near = np.abs(self.traits - wanted) <= 10 * EQUAL * max(1e-300, np.abs(wanted).max())
+        return [self.numbers[i] for i in np.flatnonzero(near.all(1)) if distance(self.sorted[i], numbers) <= EQUAL]
 
 
 def _traits(numbers: np.ndarray) -> np.ndarray:
@@ -69,3 +85,6 @@ def _traits(numbers: np.ndarray) -> np.ndarray:
     if not finite.size:
         return np.zeros(3)
     return np.array([finite.mean(), finite[0], finite[-1]])
+
+
+_NONE = _Table([])

@@ -1,5 +1,6 @@
 """`bisect`: the first place where the halves of a twin part at one level, and the cause."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +16,9 @@ from .divergence import Divergence, Place
 from .gradients import gradient_cause
 from .inputs import InputCause, input_causes
 from .points import Point
-from .training import by_leaves, optimizer_place, training_causes
+from .training import by_leaves, by_rate, optimizer_place, training_causes
 from .trial import Leaf, Trial, quiet
-from .values import Guilty, Values, jax_place, relation, torch_place
+from .values import Blamed, Guilty, Values, jax_place, relation, torch_place
 from .watching import Call
 
 
@@ -79,11 +80,11 @@ def rate_before(twin: Twin, mapping: Mapping, step: int) -> tuple[str, str] | No
     for name, ours in moves[0].items():
         theirs = moves[1].get(name)
         moved = np.abs(ours) > 1e-9 * np.abs(ours).max(initial=0.0)
-        if theirs is None or theirs.shape != ours.shape:
+        if theirs is None or theirs.shape != ours.shape or np.any(theirs[~moved]):
             return None
         ratios.append((theirs[moved] / ours[moved]).ravel())
     together = np.concatenate(ratios) if ratios else np.zeros(0)
-    if together.size > 1 and np.ptp(together) <= 1e-6 * max(np.abs(together).max(), 1e-6):
+    if together.size > 1 and np.ptp(together) <= 1e-6 * max(np.abs(together).max(), 1e-6) and abs(together[0] - 1) > 1e-6:
         text = f"the learning rate at update {step}: every step of JAX is {together.mean():.6g} times torch's"
         return "lr", text
     return None
@@ -146,13 +147,17 @@ class Search:
         values = self._paired()
         if (odd := self._structure()) is not None:
             return odd
-        if (found := values.returned()) is not None and not values.region:
+        told = all(quantity in ("info", "metrics") for quantity, _ in self.apart) or not values.region
+        if told and (found := values.returned()) is not None:
             return self._returned(*found)
         guilty = values.guilty()
-        if guilty is not None and (cause := values.cause(guilty)) is not None:
-            return self._told(guilty, cause)
-        late = guilty is None or guilty.point.number in values.roots
-        if (found := values.exchanged()) is not None or (
+        if guilty is not None and (blamed := values.cause(guilty)) is not None:
+            return self._told(guilty, blamed)
+        if guilty is not None and (names := values.read_in_jax_alone(guilty)):
+            return self._told(guilty, None, f"JAX reads {names} here, torch does not")
+        late = guilty is None or not all(values.has_partner(n) for n in guilty.point.reads)
+        late = late or guilty.point.number in values.roots
+        if (found := values.stale() or values.exchanged()) is not None or (
             late and (found := values.cause_anywhere() or values.exchanged()) is not None
         ):
             return self._at(*found)
@@ -199,16 +204,18 @@ class Search:
         place["torch"] = place["torch"] if ours is None else torch_place(ours)
         return _Told(**place, kind="returned", cause=cause)
 
-    def _told(self, guilty: Guilty, cause: Cause | None) -> _Told:
+    def _told(self, guilty: Guilty, blamed: Blamed | None, words: str = "") -> _Told:
         values = self._paired()
         sizes = {n for p in (guilty.point, *(values.points[r] for r in guilty.point.reads)) for n in p.value.shape}
         sizes |= {p.value.size for p in (values.points[r] for r in guilty.point.reads)}
         compared = "" if guilty.jax is None else relation(guilty.point.value, guilty.jax.value, sizes)
-        kind, text = ("", "") if cause is None else (cause.kind, cause.text)
-        if cause is None:
-            kind, text = self._by_relation(guilty, compared)
+        if blamed is not None:
+            kind, text = blamed.cause.kind, blamed.cause.text
+        else:
+            kind, text = ("operand", words) if words else self._by_relation(guilty, compared)
         notes = () if guilty.whole else ("other places differ later: mend this one and look again",)
-        return _Told(torch_place(guilty.point), jax_place(guilty.jax), kind, text, compared, notes)
+        place = torch_place(guilty.point if blamed is None else blamed.point)
+        return _Told(place, jax_place(guilty.jax), kind, text, compared, notes)
 
     def _by_relation(self, guilty: Guilty, compared: str) -> tuple[str, str]:
         """A cause from numbers alone: a factor, a constant, or other operands."""
@@ -260,10 +267,14 @@ class Search:
         values = self._paired()
         own = {p.number for p in values.points.values() if p.name in cause.names}
         reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
-        theirs = {n for name, n in values.program.inputs.items() if name in cause.names}
-        jax_reader = next((p for p in values.jax_points.values() if theirs & set(p.reads) and p.lines), None)
         torch = None if reader is None else torch_place(reader)
-        return _Told(torch, jax_place(jax_reader), cause.kind, cause.text)
+        return _Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
+
+    def _reader_in_jax(self, names: Collection[str]) -> Point | None:
+        """The first equation that reads an input."""
+        values = self._paired()
+        own = {n for name, n in values.program.inputs.items() if name in names}
+        return next((p for p in values.jax_points.values() if own & set(p.reads) and p.lines), None)
 
     # Gradients
 
@@ -275,6 +286,8 @@ class Search:
         partners = [values.jax_points[n] for n in values.matched[point.number] if values.jax_points[n].lines]
         stops = [p for p in partners if p.operation == "stop_gradient"]
         theirs = next(iter(stops or partners), None)
+        if not stops and np.ptp(point.value) == 0:  # zeros are everywhere
+            theirs = self._reader_in_jax({values.points[n].name for n in point.reads})
         return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
 
     def _leaves_without_gradient(self) -> _Told:
@@ -289,29 +302,24 @@ class Search:
             if names and len(names) == len(self.apart):
                 own = {p.number for p in values.points.values() if p.name in names}
                 reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
-                theirs = {n for name, n in values.program.inputs.items() if name in names}
-                jax_reader = next((p for p in values.jax_points.values() if theirs & set(p.reads) and p.lines), None)
                 text = f"a detach: {side} gives no gradient to {', '.join(names[:4])}"
                 place = None if reader is None else torch_place(reader)
-                return _Told(place, jax_place(jax_reader), "detach", text)
+                return _Told(place, jax_place(self._reader_in_jax(names)), "detach", text)
         return _Told()
 
     # Training
 
     def _training(self) -> _Told | None:
-        found = by_leaves(self.trial, self.found) or self.known
-        if found is not None:
-            return _Told(Place("optimizer", optimizer_place(self.trial.twin)), None, *found)
+        place = Place("optimizer", optimizer_place(self.trial.twin))
+        if (found := by_leaves(self.trial, self.found)) is not None:
+            return _Told(place, None, *found)
         for cause in training_causes(self.trial):
             with cause.while_running:
                 healed = self.trial.heals(twin=cause.twin)
             if healed:
-                place = Place("optimizer", optimizer_place(self.trial.twin))
-                return _Told(place, self._optimizer_in_jax(), cause.kind, cause.text)
-        return None
-
-    def _optimizer_in_jax(self) -> Place | None:
-        return None
+                return _Told(place, None, cause.kind, cause.text)
+        found = by_rate(self.trial, self.found) or self.known
+        return None if found is None else _Told(place, None, *found)
 
 
 def replace_notes(told: _Told) -> _Told:

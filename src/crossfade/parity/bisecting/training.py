@@ -1,9 +1,9 @@
 """Causes of updates that differ: the optimiser's settings and kind, clipping, idle parameters, memory that is lost."""
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ from .trial import Trial
 OTHERS: dict[str, tuple[float, ...]] = {
     "eps": (0.0, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12),
     "weight_decay": (0.0, 1e-4, 1e-3, 1e-2, 0.1),
-    "momentum": (0.0, 0.5, 0.9, 0.95, 0.99),
+    "momentum": (0.5, 0.9, 0.95, 0.99, 0.0),
     "dampening": (0.0, 0.1, 0.9),
     "alpha": (0.9, 0.95, 0.99, 0.999),
     "rho": (0.9, 0.95, 0.99),
@@ -45,7 +45,7 @@ def training_causes(trial: Trial) -> Iterator[TrainingCause]:
         return
     module = trial.levels.torch.fresh_module()
     own = make_optimizer(trial.twin, module)
-    for kind, text, change in (*_settings(own), *_classes(own), *_memory()):
+    for kind, text, change in (*_settings(own), *_classes(own), *_memory(), *_rates(own)):
         yield TrainingCause(kind, text, _with(trial.twin, change), nullcontext())
     yield from _clipping(trial.twin)
 
@@ -63,6 +63,11 @@ Choice = tuple[str, str, Callable[[Optimizer], Optimizer]]
 def _settings(own: Optimizer) -> Iterator[Choice]:
     kind = type(own).__name__
     group = own.param_groups[0]
+    for name in FLAGS:
+        if isinstance(group.get(name), bool):
+            words = {True: "with", False: "without"}
+            text = f"torch {kind} {words[group[name]]} {name}, JAX {words[not group[name]]}"
+            yield "flag", text, _set(name, not group[name])
     for name, values in OTHERS.items():
         if isinstance(group.get(name), int | float):
             for value in values:
@@ -74,11 +79,6 @@ def _settings(own: Optimizer) -> Iterator[Choice]:
                 betas = tuple(value if i == at else beta for i, beta in enumerate(group["betas"]))
                 text = f"beta{at + 1} of {kind}: torch {group['betas'][at]:g}, JAX {value:g}"
                 yield "momentum", text, _set("betas", betas)
-    for name in FLAGS:
-        if isinstance(group.get(name), bool):
-            words = {True: "with", False: "without"}
-            text = f"torch {kind} {words[group[name]]} {name}, JAX {words[not group[name]]}"
-            yield "flag", text, _set(name, not group[name])
     lr = float(group["lr"])
     for factor in (2.0, 0.5, 10.0, 0.1, -1.0):
         yield "lr", f"the learning rate: torch {lr:g}, JAX {factor * lr:g}", _scale("lr", factor)
@@ -121,7 +121,7 @@ def _classes(own: Optimizer) -> Iterator[Choice]:
     for name in names.get(type(own).__name__, ()):
         other = getattr(torch.optim, name)
 
-        def change(optimizer: Optimizer, other: Any = other) -> Optimizer:
+        def change(optimizer: Optimizer, other: Any = other, name: str = name) -> Optimizer:
             made = other(optimizer.param_groups[0]["params"], lr=float(optimizer.param_groups[0]["lr"]))
             made.param_groups = [{**made.defaults, **group} for group in optimizer.param_groups]
             for group in made.param_groups:
@@ -136,6 +136,40 @@ def _classes(own: Optimizer) -> Iterator[Choice]:
         yield "eps", "eps of RMSprop: JAX adds it inside the square root", _eps_inside
 
 
+    if type(own).__name__ == "Adagrad":
+        text = "Adagrad with optax's accumulator of 0.1 and eps of 1e-7 in JAX"
+        yield "accumulator", text, lambda own: _eps_inside(_set("eps", 1e-7)(_set("initial_accumulator_value", 0.1)(own)))
+
+
+def _rates(own: Optimizer) -> Iterator[Choice]:
+    if own.param_groups[0].get("momentum") and type(own).__name__ in ("RMSprop", "SGD"):
+        text = f"the momentum of {type(own).__name__} has the learning rate inside in JAX"
+        yield "momentum", text, _rate_inside
+
+
+def _rate_inside(optimizer: Optimizer) -> Optimizer:
+    """b <- mu b + lr u, p <- p - b, in place of b <- mu b + u, p <- p - lr b."""
+    step, groups = optimizer.step, optimizer.param_groups
+    kept: dict[int, Tensor] = {}
+
+    def inside(*args: Any) -> Any:
+        before = _weights(groups)
+        found = step(*args)
+        for group in groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                u = p.grad
+                if "square_avg" in optimizer.state[p]:
+                    u = u / (optimizer.state[p]["square_avg"].sqrt() + group["eps"])
+                kept[id(p)] = group["momentum"] * kept.get(id(p), 0.0) + group["lr"] * u
+                p.data.copy_(before[id(p)] - kept[id(p)])
+        return found
+
+    _replace_step(optimizer, inside)
+    return optimizer
+
+
 def _eps_inside(optimizer: Optimizer) -> Optimizer:
     """v + eps under the root, by a second moment that has eps in it and a rule that adds none."""
     step, groups = optimizer.step, optimizer.param_groups
@@ -147,12 +181,19 @@ def _eps_inside(optimizer: Optimizer) -> Optimizer:
         for group, own in zip(groups, eps, strict=True):
             for p in group["params"]:
                 if p.grad is not None:
-                    root = (optimizer.state[p]["square_avg"] + own).sqrt()
+                    state = optimizer.state[p]
+                    root = (state.get("square_avg", state.get("sum")) + own).sqrt()
                     p.data.copy_(before[id(p)] - group["lr"] * p.grad / root)
         return found
 
-    optimizer.step = inside  # pyright: ignore[reportAttributeAccessIssue]
+    _replace_step(optimizer, inside)
     return optimizer
+
+
+def _replace_step(optimizer: Optimizer, step: Callable[..., Any]) -> None:
+    """As a method, which schedulers expect."""
+    method = MethodType(lambda self, *args, **kwargs: step(*args, **kwargs), optimizer)
+    optimizer.step = method  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _weights(groups: list[dict[str, Any]]) -> dict[int, Tensor]:
@@ -178,7 +219,7 @@ def _before_step(optimizer: Optimizer, act: Callable[[Optimizer], None]) -> Opti
         act(optimizer)
         return step(*args, **kwargs)
 
-    optimizer.step = acted  # pyright: ignore[reportAttributeAccessIssue]
+    _replace_step(optimizer, acted)
     return optimizer
 
 
@@ -200,7 +241,7 @@ def _zeroed(optimizer: Optimizer) -> Optimizer:
                     value.zero_()
         return found
 
-    optimizer.step = acted  # pyright: ignore[reportAttributeAccessIssue]
+    _replace_step(optimizer, acted)
     return optimizer
 
 
@@ -264,7 +305,7 @@ def _clip_values(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor
 
 
 def by_leaves(trial: Trial, found: Quantities) -> tuple[str, str] | None:
-    """What the differing leaves alone tell: frozen parameters that move, moments that are lost, a rate."""
+    """What the differing leaves alone tell: frozen parameters that move."""
     apart = trial.differences(found)
     frozen = {n for n, p in (trial.twin.torch.named_parameters()) if not p.requires_grad}
     changes = [name for quantity, name in apart if quantity.startswith("change")]
@@ -272,12 +313,15 @@ def by_leaves(trial: Trial, found: Quantities) -> tuple[str, str] | None:
         ours = [np.any(found[q][n]) for q, n in apart if q.startswith("change")]
         if not any(ours):
             return "frozen", f"JAX moves parameters that torch has frozen: {', '.join(changes[:3])}"
-    return _rate(trial, found, apart)
+    return None
 
 
-def _rate(trial: Trial, found: Quantities, apart: list[tuple[str, str]]) -> tuple[str, str] | None:
+def by_rate(trial: Trial, found: Quantities) -> tuple[str, str] | None:
     """A constant ratio of all changes is one of learning rates."""
-    ratios = []
+    ratios, apart = [], trial.differences(found)
+    trained = {name for name, p in trial.twin.torch.named_parameters() if p.requires_grad}
+    if not trained >= {name for quantity, name in apart if quantity.startswith("change")}:
+        return None
     for quantity, name in apart:
         if not quantity.startswith("change") or quantity not in trial.expected:
             return None
@@ -299,8 +343,3 @@ def optimizer_place(twin: Twin) -> str:
         factory = factory.func
     code = getattr(factory, "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def copied(tree: Any) -> Any:
-    """A private copy."""
-    return copy.deepcopy(tree)

@@ -1,4 +1,4 @@
-"""Trial: the torch half of one level, run again and again with something changed, against one result of the JAX half."""
+"""Trial: the torch half at one level, run again and again with something changed, against what the JAX half gave."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +23,7 @@ from .points import Point
 from .watching import Change, Watch
 
 SAME = 1e-9  # of a leaf's scale: a difference that has vanished
+MOST = 1000  # runs of one search
 Leaf = tuple[str, str]  # quantity and name
 
 
@@ -67,6 +68,17 @@ class WatchedSide(TorchSide):
         value, info = split_info(self.twin.half("loss", "torch")(self._module(weights), self.batch))
         return self._told({"loss": (value, "loss")} | ({} if info is None else {"info": (info, "")}))
 
+    def _state(self, module: nn.Module) -> Weights:
+        with self.watch.paused():
+            return super()._state(module)
+
+    def _metrics(self, metrics: Any) -> Weights:
+        return self._told({"metrics": (metrics, "")})["metrics"]
+
+    def _moments(self, optimizer: torch.optim.Optimizer | None, module: nn.Module) -> Quantities:
+        with self.watch.paused():
+            return super()._moments(optimizer, module)
+
     def _told(self, parts: dict[str, tuple[Any, str]]) -> Quantities:
         with self.watch.paused():
             for quantity, (tree, root) in parts.items():
@@ -104,12 +116,14 @@ class Trial:
         give = self._batch if batches is None else lambda i: batches(self._batch(i))
         side = WatchedSide(self.twin if twin is None else twin, self.mapping, give, watch)
         extra = (self.steps,) if self.level == "updates" else ()
-        with precision("float64"), watch:
+        with precision("float64"), torch.enable_grad(), watch:
             found = getattr(side, self.level)(dict(self.weights if weights is None else weights), *extra)
         return found, side
 
     def heals(self, changes: Mapping[int, Change] | None = None, **others: Any) -> bool:
         """Whether the difference vanishes with a change."""
+        if self.runs > MOST:
+            return False
         try:
             found, _ = self.run(changes, **others)
         except Exception:  # what is changed may make the user's code raise anything
@@ -126,6 +140,8 @@ class Trial:
                     apart.append((quantity, ""))
                 continue
             floor = max(1e-14, 1e-12 * largest(ours, theirs))
+            if quantity.startswith("change"):
+                floor = max(floor, SAME * largest(self.weights))
             for name in (*ours, *(name for name in theirs if name not in ours)):
                 if name in self.ignored and quantity.startswith("change"):
                     continue

@@ -21,6 +21,7 @@ from .trial import Leaf, Trial, WatchedSide
 from .watching import Call, Change
 
 CALLS, CANDIDATES = 40, 8  # places, and JAX values at each, that are tried
+ATTRIBUTES = ("grad", "data")  # calls that compute nothing
 OTHERS = 60  # values that are tried for an operand
 
 
@@ -34,6 +35,14 @@ class Guilty:
     whole: bool  # the difference vanishes, or only what follows the call agrees
 
 
+@dataclass(frozen=True, eq=False)
+class Blamed:
+    """A cause and the point it belongs to."""
+
+    point: Point
+    cause: Cause
+
+
 class Values:
     """The values of both halves at one level, paired."""
 
@@ -44,7 +53,7 @@ class Values:
         self.watch = side.watch
         self.points, self.calls = self.watch.points, self.watch.calls
         self.program, self.jax_points = trial.equations()
-        self.jax_index = Index(self.jax_points.values())
+        self.jax_index = Index(self.jax_points.values(), parts=True)
 
     @cached_property
     def matched(self) -> dict[int, list[int]]:
@@ -58,7 +67,7 @@ class Values:
     @cached_property
     def only_in_jax(self) -> set[int]:
         """JAX points that torch has not."""
-        index = Index(self.points.values())
+        index = Index(self.points.values(), parts=True)
         return {n for n, point in self.jax_points.items() if point.lines and not index.find(point.value)}
 
     @cached_property
@@ -94,6 +103,7 @@ class Values:
     def suspects(self) -> list[tuple[Call, Point]]:
         """Calls of the region in order, those first whose inputs JAX has."""
         own = [self.points[n] for n in sorted(self.region) if self.points[n].call in self.calls]
+        own = [point for point in own if point.operation not in ATTRIBUTES]
         first = [p for p in own if all(self.has_partner(n) for n in p.reads)]
         rest = [p for p in own if p not in first]
         return [(self.calls[p.call], p) for p in (*first, *rest)][:CALLS]
@@ -142,16 +152,35 @@ class Values:
 
     # Why
 
-    def cause(self, guilty: Guilty) -> Cause | None:
-        """What makes the guilty call give JAX's numbers."""
+    def cause(self, guilty: Guilty) -> "Blamed | None":
+        """What makes the guilty call give JAX's numbers. An operand whose numbers JAX has only in another order may
+        be wrong itself: that is looked at first, and is then the place."""
+        for number in guilty.point.reads:
+            maker = self.calls.get(self.points[number].call)
+            if maker is not None and guilty.whole and not self._in_order(number):
+                for cause in usual_causes(maker):
+                    if self.trial.heals({maker.number: cause.change}):
+                        return Blamed(self.points[number], cause)
         target = None if guilty.jax is None else guilty.jax.value
         for cause in usual_causes(guilty.call):
             if self._explains(guilty.call, cause, target, guilty.whole):
-                return cause
-        for cause in (*self._in_jax_layout(guilty.call), *self._other_operands(guilty.call)):
+                return Blamed(guilty.point, cause)
+        for cause in (
+            *self._in_jax_layout(guilty.call),
+            *self._moved_factor(guilty.call),
+            *self._other_operands(guilty.call),
+        ):
             if self._explains(guilty.call, cause, target, guilty.whole):
-                return cause
+                return Blamed(guilty.point, cause)
         return None
+
+    def _in_order(self, number: int) -> bool:
+        """Whether JAX has a value in the same order too."""
+        if self.points[number].operation in ("input", "constant"):
+            return True
+        own = self.points[number].value.astype(np.float64).ravel()
+        partners = (self.jax_points[n].value.astype(np.float64).ravel() for n in self.matched[number])
+        return any(p.size != own.size or distance(p, own) <= EQUAL for p in partners)
 
     def _explains(self, call: Call, cause: Cause, target: np.ndarray | None, whole: bool) -> bool:
         try:
@@ -167,7 +196,7 @@ class Values:
         """A usual cause at any suspect: at the call alone, at all calls of its line, or wherever the function is called."""
         for scope in ("line", "function", "module", "call"):
             seen = set()
-            for call, point in self.suspects[:12]:
+            for call, point in (*self._last, *self.suspects[:12]):
                 group = [c for c in self.calls.values() if c.name == call.name and _alike(c, call, scope)]
                 key = tuple(c.number for c in group)
                 if (len(group) < 2 and scope != "call") or key in seen:
@@ -176,6 +205,26 @@ class Values:
                 for cause in usual_causes(call):
                     if self.trial.heals({c.number: cause.change for c in group}):
                         return call, point, cause
+        return None
+
+    @cached_property
+    def _last(self) -> list[tuple[Call, Point]]:
+        """The calls that gave what differs."""
+        own = [self.points[n] for n in self.roots if self.points[n].call in self.calls]
+        return [(self.calls[p.call], p) for p in own if p.operation not in ATTRIBUTES][:4]
+
+    def stale(self) -> tuple[Call, Point, Cause] | None:
+        """Parameters as they were before the update, at all calls of a line."""
+        for call, point in self.suspects[:12] if self.trial.level.startswith("update") else ():
+            changes = {}
+            for other in (c for c in self.calls.values() if c.name == call.name and _alike(c, call, "line")):
+                for at, operand in enumerate(other.args):
+                    name = self.watch.parameter_of(operand) if at and isinstance(operand, Tensor) else None
+                    if name is not None:
+                        changes[other.number] = put(at, torch.as_tensor(self.trial.weights[name]))
+            if changes and self.trial.heals(changes):
+                text = f"an operand of {call.name}: JAX reads the parameters from before the update"
+                return call, point, Cause("operand", text, next(iter(changes.values())))
         return None
 
     def exchanged(self) -> tuple[Call, Point, Cause] | None:
@@ -207,6 +256,26 @@ class Values:
                     numbers = torch.as_tensor(value.reshape(operand.shape).copy()).to(operand.dtype)
                     text = f"the elements of operand {at + 1} of {call.name} stand in another order in JAX"
                     yield Cause("layout", text, put(at, numbers))
+
+    def _moved_factor(self, call: Call) -> Iterator[Cause]:
+        """c x - y and x - c y: a factor on the other operand."""
+        if call.name not in ("add", "sub") or len(call.args) < 2:
+            return
+        for at in (0, 1):
+            number = self.watch.number_of(call.args[at])
+            maker = None if number is None else self.calls.get(self.points[number].call)
+            if maker is None or maker.name not in ("mul", "rmul", "div") or len(maker.args) != 2:
+                continue
+            x, factor = maker.args if isinstance(maker.args[0], Tensor) else maker.args[::-1]
+            if isinstance(factor, int | float):
+                factor = 1 / factor if maker.name == "div" else factor
+
+                def change(f, a, k, x=x, factor=factor, at=at):
+                    pair = (x, factor * a[1]) if at == 0 else (factor * a[0], x)
+                    return f(*pair, *a[2:], **k)
+
+                text = f"the factor {factor:g}: torch on operand {at + 1} of {call.name}, JAX on the other"
+                yield Cause("factor", text, change)
 
     def _other_operands(self, call: Call) -> Iterator[Cause]:
         """Another value of the same shape for one operand: inputs first, then what was computed before."""
@@ -286,6 +355,13 @@ class Values:
         words += [f"torch reads {', '.join(fewer)}"] if fewer else []
         return "; ".join(words)
 
+    def read_in_jax_alone(self, guilty: Guilty) -> str:
+        """Inputs, by name, that only JAX reads at the place."""
+        if guilty.jax is None:
+            return ""
+        wide = {m for n in guilty.point.reads for m in ancestors(self.points, n)}
+        return ", ".join(self.points[n].name for n in sorted(self.sources(guilty.jax.number) - wide) if self.points[n].name)
+
     def nearest(self, point: Point) -> Point | None:
         """The JAX value nearest to one of torch, among those that torch has not."""
         near = self.jax_index.nearest(point.value, self.only_in_jax)
@@ -315,7 +391,7 @@ def relation(ours: np.ndarray, theirs: np.ndarray, sizes: Iterable[int]) -> str:
         value = float(ratio.mean())
         if abs(value + 1) < 1e-9:
             return "JAX has the other sign"
-        for n in sorted({s for s in sizes if s > 1}):
+        for n in sorted({s for s in sizes if s > 2}):
             if abs(value - n) < 1e-8 * n:
                 return f"JAX is exactly {n} times torch, the size of an axis: a sum for a mean"
             if abs(value * n - 1) < 1e-8:

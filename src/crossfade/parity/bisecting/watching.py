@@ -17,11 +17,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from ...bridge.libraries import named_leaves
-from ...bridge.source_lines import is_users
+from ...bridge.source_lines import is_search, is_users
 from .points import Point
 
 Change = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """(function, args, kwargs) -> what the call gives instead."""
+UNCOUNTED = {torch._C._set_grad_enabled, torch.set_grad_enabled}
 LARGE = 2_000_000  # elements: values above are not written down
 Memory = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
@@ -62,6 +63,8 @@ class Watch(TorchFunctionMode):
         self._latest: dict[Memory, int] = {}
         self._alive: list[Tensor] = []  # memory must not be used again while its address is a name
         self._modules: dict[int, str] = {}
+        self._parameters: dict[int, str] = {}  # by address
+        self._buffers: set[int] = set()  # addresses; layers write to them without a sign
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -77,6 +80,8 @@ class Watch(TorchFunctionMode):
         self._modules = {id(part): path for path, part in module.named_modules()}
         if self.write:
             with self.paused():
+                self._buffers = {buffer.data_ptr() for buffer in module.buffers()}
+                self._parameters = {p.data_ptr(): name for name, p in module.named_parameters()}
                 for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                     self._point("input", tensor, name=name)
 
@@ -92,26 +97,49 @@ class Watch(TorchFunctionMode):
         """The point that a tensor holds now."""
         return self._latest.get(_memory(tensor)) if isinstance(tensor, Tensor) and _is_plain(tensor) else None
 
+    def parameter_of(self, tensor: Tensor) -> str | None:
+        """The name of the parameter that a tensor is."""
+        return self._parameters.get(tensor.data_ptr())
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self._paused:
+        if self._paused or func in UNCOUNTED:
             return func(*args, **kwargs)
         self._count += 1
         number = self._count
         reads = self._reads((args, kwargs)) if self.write else ()
+        versions = [(t, t._version) for t in tree_leaves((args, kwargs)) if self._is_watched(t)] if self.write else []
         if number in self.changes:
             out = self.changed[number] = self.changes[number](func, args, kwargs)
         else:
             out = func(*args, **kwargs)
         if self.write:
             with self.paused():
-                self._keep(number, func, args, kwargs, out, reads)
+                moved = [t for t, version in versions if t._version != version or self._is_moved_buffer(t)]
+                self._keep(number, func, args, kwargs, out, reads, moved)
         return out
 
-    def _keep(self, number: int, func: Any, args: tuple, kwargs: dict[str, Any], out: Any, reads: tuple) -> None:
+    def _is_moved_buffer(self, tensor: Tensor) -> bool:
+        number = self.number_of(tensor) if tensor.data_ptr() in self._buffers else None
+        return number is not None and not np.array_equal(self.points[number].value, tensor.detach().numpy())
+
+    def _is_watched(self, value: Any) -> bool:
+        return isinstance(value, Tensor) and _is_plain(value) and not value.is_inference()
+
+    def _keep(
+        self,
+        number: int,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        reads: tuple[int, ...],
+        moved: list[Tensor],
+    ) -> None:
+        """`moved` are the arguments that the call has written to."""
         name = function_name(func)
-        given = args[0] if name == "setitem" and args else out
-        tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+        tensors = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        tensors += [tensor for tensor in moved if all(tensor is not t for t in tensors)]
         if not tensors:
             return
         lines, line, module = self._place()
@@ -142,11 +170,13 @@ class Watch(TorchFunctionMode):
         return tuple(dict.fromkeys(numbers))
 
     def _place(self) -> tuple[tuple[str, ...], str, str]:
-        frame, lines, innermost, module = sys._getframe(3), [], "", ""
+        frame, lines, innermost, module = sys._getframe(3), [], "", ""  # above _place, _keep and __torch_function__
         while frame is not None:
             file_name = frame.f_code.co_filename
+            if is_search(file_name):
+                break
             own = f"{file_name}:{frame.f_lineno}"
-            innermost = innermost or own
+            innermost = innermost or ("" if file_name == torch.overrides.__file__ else own)
             if is_users(file_name):
                 lines.append(own)
             if not module and frame.f_code.co_name == "forward":

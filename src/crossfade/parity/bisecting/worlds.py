@@ -226,9 +226,8 @@ def _substituting(
         for number, arg in zip(program.inputs.values(), args, strict=True):
             values[number] = arg
         for equation in program.equations:
-            primitive = equation.eqn.primitive
-            found = primitive.bind(*(values[i] for i in equation.inputs), **equation.eqn.params)
-            for number, value in zip(equation.outputs, found if primitive.multiple_results else [found], strict=True):
+            found = equation.apply(*(values[i] for i in equation.inputs))
+            for number, value in zip(equation.outputs, found, strict=True):
                 if number in kinds:
                     value = jnp.where(turn == number, given[str(kinds[number])], value)
                 values[number] = value
