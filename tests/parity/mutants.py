@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import mutants_hidden
 import mutants_iqn
 import mutants_losses
 import mutants_nets
@@ -26,6 +27,7 @@ class Mutant:
 
 FAMILIES = (
     mutants_nets.FAMILIES
+    | mutants_hidden.FAMILIES
     | mutants_losses.FAMILIES
     | mutants_updates.FAMILIES
     | mutants_worlds.FAMILIES

@@ -37,6 +37,7 @@ class Program:
     equations: list[Equation] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
     literals: set[int] = field(default_factory=set)
+    kinds: dict[int, str] = field(default_factory=dict)  # "f" for floating values
     count: int = 0
 
     def new(self) -> int:
@@ -58,8 +59,9 @@ class Program:
         return values
 
 
-def trace(function: Callable[..., Any], *args: Any) -> Program:
-    """The equations of `function(*args)`, which returns a pytree; inputs and outputs by their names."""
+def trace(function: Callable[..., Any], *args: Any, unroll: bool = True) -> Program:
+    """The equations of `function(*args)`, which returns a pytree; inputs and outputs by their names. Without `unroll`
+    loops are as they are, and lines those of the first call of what is compiled: faster."""
     names: list[str] = []
 
     def flat(*args: Any) -> list[Any]:
@@ -67,7 +69,7 @@ def trace(function: Callable[..., Any], *args: Any) -> Program:
         names[:] = list(named)
         return list(named.values())
 
-    closed = closed_jaxpr(flat, *args)
+    closed = closed_jaxpr(flat, *args) if unroll else jax.make_jaxpr(flat)(*args)
     program = Program()
     numbers = [program.new() for _ in closed.jaxpr.invars]
     labels = ("", "batch")  # weights go by their own names
@@ -75,7 +77,7 @@ def trace(function: Callable[..., Any], *args: Any) -> Program:
     program.inputs = {
         f"{name}#{n}" if inputs.count(name) > 1 else name: n for n, name in zip(numbers, inputs, strict=True)
     }
-    found = _inline(program, closed, numbers, ())
+    found = _inline(program, closed, numbers, (), unroll)
     program.outputs = dict(zip(names, found, strict=True))
     _drop_unused(program)
     return program
@@ -91,7 +93,9 @@ def _drop_unused(program: Program) -> None:
     program.equations = kept[::-1]
 
 
-def _inline(program: Program, closed: ClosedJaxpr, args: list[int], outer: tuple[str, ...]) -> list[int]:
+def _inline(
+    program: Program, closed: ClosedJaxpr, args: list[int], outer: tuple[str, ...], unroll: bool = True
+) -> list[int]:
     env = dict(zip(closed.jaxpr.invars, args, strict=True))
     for variable, constant in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         env[variable] = program.new()
@@ -110,11 +114,15 @@ def _inline(program: Program, closed: ClosedJaxpr, args: list[int], outer: tuple
         lines = source_lines(eqn) or outer
         body = inlined(eqn)
         if body is not None:
-            outputs = _inline(program, body, inputs, lines)
-        elif eqn.primitive.name == "scan" and eqn.params["length"] * len(eqn.params["jaxpr"].eqns) <= LONG:
+            outputs = _inline(program, body, inputs, lines, unroll)
+        elif unroll and eqn.primitive.name == "scan" and eqn.params["length"] * len(eqn.params["jaxpr"].eqns) <= LONG:
             outputs = _unroll(program, eqn, inputs, lines)
         else:
             outputs = _add(program, eqn.primitive.name, _bind(eqn), inputs, lines, len(eqn.outvars))
+        for number, variable in (*zip(inputs, eqn.invars, strict=True), *zip(outputs, eqn.outvars, strict=True)):
+            dtype = getattr(variable.aval, "dtype", None)
+            if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
+                program.kinds[number] = "f"
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [read(v) for v in closed.jaxpr.outvars]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .causes import Cause
 from .points import Point
@@ -74,14 +74,15 @@ def _stopped(name: str) -> Cause:
 
 def _undone(values: Values) -> Iterator[Group]:
     """Torch stops a gradient, JAX does not: each detach alone, all together, then whatever runs without gradients."""
-    cutting = [c for c in values.calls.values() if c.name in ("detach", "detach_", "data") and c.differentiable]
+    own = [c for c in values.calls.values() if c.lines]
+    cutting = [c for c in own if c.name in ("detach", "detach_", "data") and c.differentiable]
     attached: Change = lambda f, a, k: a[0]
     cause = Cause("detach", "a detach: torch stops the gradient here, JAX does not", attached)
     for call in cutting:
         yield call, {call.number: attached}, cause
     for group in _groups(cutting):
         yield group[0], {c.number: attached for c in group}, cause
-    resting = [c for c in values.calls.values() if not c.differentiable and c.lines]
+    resting = [c for c in own if not c.differentiable]
     cause = Cause("detach", "a detach: torch computes this without gradients, JAX differentiates it", _recorded)
     for group in _groups(resting):
         yield group[-1], {c.number: _recorded for c in group}, cause
@@ -114,23 +115,26 @@ def _groups(calls: list[Call]) -> Iterator[list[Call]]:
 
 def _by_line(values: Values) -> Iterator[Group]:
     """Everything called from one line: with constant parameters, or with constant results."""
-    using = [c for c in _computing(values) if c.differentiable and any(isinstance(a, nn.Parameter) for a in _given(c))]
+    fixed = {c.number: _with_fixed(at) for c in _computing(values) if (at := _parametric(values, c)) and c.differentiable}
     text = "a detach: JAX holds the parameters fixed that are used here, torch does not"
-    for group in _groups(using):
-        yield group[0], {c.number: _with_fixed for c in group}, Cause("detach", text, _with_fixed)
+    for group in _groups([values.calls[number] for number in fixed]):
+        changes = {c.number: fixed[c.number] for c in group}
+        yield group[0], changes, Cause("detach", text, changes[group[0].number])
     text = "a detach: JAX stops the gradient of what is computed here, torch does not"
     for group in _groups([c for c in _computing(values) if _cuts(c)]):
         if len(group) > 1:
             yield group[-1], {c.number: _detached for c in group}, Cause("detach", text, _detached)
 
 
-def _given(call: Call) -> tuple[Any, ...]:
-    return (*call.args, *call.kwargs.values())
+def _parametric(values: Values, call: Call) -> tuple[int, ...]:
+    """The arguments of a call that are parameters, or computed from parameters alone, beside others that are not."""
+    numbers = {at: values.watch.number_of(a) for at, a in enumerate(call.args) if isinstance(a, Tensor)}
+    own = tuple(at for at, number in numbers.items() if number in values.parametric)
+    return own if len(own) < len(numbers) else ()
 
 
-def _with_fixed(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
-    hold = lambda x: x.detach() if isinstance(x, nn.Parameter) else x
-    return f(*map(hold, a), **{name: hold(x) for name, x in k.items()})
+def _with_fixed(positions: tuple[int, ...]) -> Change:
+    return lambda f, a, k: f(*(x.detach() if at in positions else x for at, x in enumerate(a)), **k)
 
 
 # Kinks: equal values, other derivatives

@@ -84,7 +84,11 @@ def rate_before(twin: Twin, mapping: Mapping, step: int) -> tuple[str, str] | No
             return None
         ratios.append((theirs[moved] / ours[moved]).ravel())
     together = np.concatenate(ratios) if ratios else np.zeros(0)
-    if together.size > 1 and np.ptp(together) <= 1e-6 * max(np.abs(together).max(), 1e-6) and abs(together[0] - 1) > 1e-6:
+    if (
+        together.size > 1
+        and np.ptp(together) <= 1e-6 * max(np.abs(together).max(), 1e-6)
+        and abs(together[0] - 1) > 1e-6
+    ):
         text = f"the learning rate at update {step}: every step of JAX is {together.mean():.6g} times torch's"
         return "lr", text
     return None

@@ -135,10 +135,13 @@ def _classes(own: Optimizer) -> Iterator[Choice]:
     if type(own).__name__ == "RMSprop":
         yield "eps", "eps of RMSprop: JAX adds it inside the square root", _eps_inside
 
-
     if type(own).__name__ == "Adagrad":
         text = "Adagrad with optax's accumulator of 0.1 and eps of 1e-7 in JAX"
-        yield "accumulator", text, lambda own: _eps_inside(_set("eps", 1e-7)(_set("initial_accumulator_value", 0.1)(own)))
+        yield (
+            "accumulator",
+            text,
+            lambda own: _eps_inside(_set("eps", 1e-7)(_set("initial_accumulator_value", 0.1)(own))),
+        )
 
 
 def _rates(own: Optimizer) -> Iterator[Choice]:

@@ -13,8 +13,8 @@ from torch import nn
 from ...bridge.libraries import named_leaves
 from ...bridge.mapping import Mapping as Names
 from ...verdict import elementwise, largest, scale
-from ..arrays import jax_tree, leaves, precision, torch_tree
-from ..levels import Levels
+from ..arrays import leaves, precision, torch_tree
+from ..levels import Levels, program_of
 from ..side_torch import Quantities, TorchSide, split_info
 from ..twin import Twin
 from ..weights import Weights
@@ -97,7 +97,7 @@ class Trial:
         self.runs = 0
         self._batches: dict[int, Any] = {}
         with precision("float64"):
-            self.expected: Quantities = self.levels._call("jax", level, self.weights)
+            self.expected: Quantities = self.levels.call("jax", level, self.weights)
         self.ignored = set(self.levels.rounding_only()) if level.startswith("update") else set()
 
     def run(
@@ -171,19 +171,9 @@ class Trial:
             return program, record(program, jax.tree.leaves(args))
 
     def _function(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.level in ("forward", "loss", "grad"):
+            return program_of(self.levels, "forward" if self.level == "forward" else "loss", self.weights)
         side = self.levels.jax
-        named = side._named(self.weights)
-        if self.level == "forward":
-            given = side.batch if self.twin.forward is not None else jax_tree(self.twin.inputs, "float64")
-            call = self.twin.half("forward", "jax") or side._template.call
-            return lambda named, given: call(side._assemble(named), given), (named, given)
-        if self.level in ("loss", "grad"):
-
-            def loss(named, batch):
-                value, info = split_info(self.twin.half("loss", "jax")(side._assemble(named), batch))
-                return {"loss": value, **(info or {})}
-
-            return loss, (named, side.batch)
         if self.level == "rollout":
             model = side.model(self.weights) if self.twin.jax is not None else None
             return lambda key: self.twin.half("rollout", "jax")(model, key), (jax.random.key(self.twin.seed),)

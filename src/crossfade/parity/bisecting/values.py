@@ -100,6 +100,17 @@ class Values:
         return found
 
     @cached_property
+    def parametric(self) -> set[int]:
+        """Points that are parameters, or computed from parameters alone."""
+        found: set[int] = set()
+        for number, point in self.points.items():
+            if point.name and not point.name.startswith("batch"):
+                found.add(number)
+            elif point.reads and found.issuperset(point.reads):
+                found.add(number)
+        return found
+
+    @cached_property
     def suspects(self) -> list[tuple[Call, Point]]:
         """Calls of the region in order, those first whose inputs JAX has."""
         own = [self.points[n] for n in sorted(self.region) if self.points[n].call in self.calls]
@@ -123,13 +134,17 @@ class Values:
         for call, point in self.suspects[:8]:
             readers = [p for p in self.points.values() if point.number in p.reads and p.number in self.region]
             for candidate in self._candidates(point) if readers else ():
+                if not self.sources(candidate.number) & set(point.reads):
+                    continue
                 change = {call.number: self._substitute(call, point, candidate)}
                 try:
                     _, side = self.trial.run(change, write=True)
                 except Exception:  # what is changed may make the user's code raise anything
                     continue
-                after = [side.watch.points.get(p.number) for p in readers]
-                if any(p is not None and p.value.size > 1 and self.jax_index.find(p.value) for p in after):
+                after = [p for own in readers if (p := side.watch.points.get(own.number)) is not None]
+                if any(
+                    np.ptp(p.value) > 0 and self.jax_index.find(p.value) for p in after if p.value.dtype.kind == "f"
+                ):
                     return Guilty(call, point, candidate, False)
         return None
 
@@ -193,7 +208,7 @@ class Values:
         return target is not None and isinstance(given, Tensor) and _equal(given.detach().numpy(), target)
 
     def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
-        """A usual cause at any suspect: at the call alone, at all calls of its line, or wherever the function is called."""
+        """A usual cause at any suspect: at all calls of its line, of its function, of its module, or at the call alone."""
         for scope in ("line", "function", "module", "call"):
             seen = set()
             for call, point in (*self._last, *self.suspects[:12]):
@@ -360,7 +375,9 @@ class Values:
         if guilty.jax is None:
             return ""
         wide = {m for n in guilty.point.reads for m in ancestors(self.points, n)}
-        return ", ".join(self.points[n].name for n in sorted(self.sources(guilty.jax.number) - wide) if self.points[n].name)
+        return ", ".join(
+            self.points[n].name for n in sorted(self.sources(guilty.jax.number) - wide) if self.points[n].name
+        )
 
     def nearest(self, point: Point) -> Point | None:
         """The JAX value nearest to one of torch, among those that torch has not."""

@@ -169,8 +169,9 @@ class Watch(TorchFunctionMode):
                     numbers += [] if number is None else [number]
         return tuple(dict.fromkeys(numbers))
 
-    def _place(self) -> tuple[tuple[str, ...], str, str]:
-        frame, lines, innermost, module = sys._getframe(3), [], "", ""  # above _place, _keep and __torch_function__
+    def _place(self, depth: int = 3) -> tuple[tuple[str, ...], str, str]:
+        """The user's lines, the innermost line and the module. `depth`: frames of the watch itself."""
+        frame, lines, innermost, module = sys._getframe(depth), [], "", ""
         while frame is not None:
             file_name = frame.f_code.co_filename
             if is_search(file_name):

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...bridge.libraries import named_leaves
 from ...bridge.mapping import Mapping
 from ..arrays import jax_tree, leaves, precision
 from ..env import copy_state
@@ -118,7 +117,9 @@ class _Search:
         point, variable = found
         kind, cause = self._cause(point, variable)
         compared = relation(variable.value, point.value, variable.value.shape)
-        return self._told(Place(_word(variable), variable.where, "", variable.lines), jax_place(point), kind, cause, compared)
+        return self._told(
+            Place(_word(variable), variable.where, "", variable.lines), jax_place(point), kind, cause, compared
+        )
 
     def _told(
         self,
@@ -168,7 +169,11 @@ class _Search:
                 continue
             drawn = self.points[number]
             if drawn.value.size > 1 and not self.index.find(drawn.value) and self._draws():
-                like = [p for p in self.host.points.values() if p.value.dtype.kind == "u" and p.value.size == drawn.value.size]
+                like = [
+                    p
+                    for p in self.host.points.values()
+                    if p.value.dtype.kind == "u" and p.value.size == drawn.value.size
+                ]
                 return drawn, like[-1] if like else next(iter(self.host.points.values()))
         return None
 
@@ -208,7 +213,12 @@ class _Search:
             if value is not None and _equal(np.asarray(value), variable.value):
                 return kind, text
         reads = [self.points[n].operation for n in ancestors(self.points, point.number) if n in self.points]
-        if any(name in RANDOM for name in reads) and equation.name in ("select_n", "argmax", "gather", "convert_element_type"):
+        if any(name in RANDOM for name in reads) and equation.name in (
+            "select_n",
+            "argmax",
+            "gather",
+            "convert_element_type",
+        ):
             return "operand", f"JAX gives {_word(variable)} by {equation.name} of other values"
         return "", ""
 
@@ -244,7 +254,14 @@ def _substituting(
     return run
 
 
-COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+COMPARISONS = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 BINARY = {
     "add": np.add,
     "sub": np.subtract,
@@ -282,12 +299,21 @@ def _alternatives(
             for at in (0, 1):
                 for by in (-1, 1):
                     moved = [v + by if i == at and v.dtype.kind != "b" else v for i, v in enumerate(values)]
-                    yield "constant", f"operand {at + 1} of {name} is {'one higher' if by < 0 else 'one lower'} in JAX", family[name](*moved)
+                    yield (
+                        "constant",
+                        f"operand {at + 1} of {name} is {'one higher' if by < 0 else 'one lower'} in JAX",
+                        family[name](*moved),
+                    )
             for at in (0, 1):
                 yield "left out", f"{name} is only in JAX", values[at]
     if name == "clamp":
         low, x, high = values
-        for text, bounds in (("lower", (low + 1, high)), ("lower", (low - 1, high)), ("upper", (low, high - 1)), ("upper", (low, high + 1))):
+        for text, bounds in (
+            ("lower", (low + 1, high)),
+            ("lower", (low - 1, high)),
+            ("upper", (low, high - 1)),
+            ("upper", (low, high + 1)),
+        ):
             yield "clamp", f"the {text} bound of the clamp", np.clip(x, *bounds)
     if name == "select_n" and len(values) == 3:
         yield "mask", "the condition of where is inverted in JAX", np.where(values[0], values[1], values[2])
@@ -299,7 +325,11 @@ def _alternatives(
                 family = BINARY | COMPARISONS
                 found = family[name](*moved)
                 if found.shape == shape:
-                    yield "operand", f"operand {at + 1} of {name}: the host reads {_word(variable)}, JAX another value", found
+                    yield (
+                        "operand",
+                        f"operand {at + 1} of {name}: the host reads {_word(variable)}, JAX another value",
+                        found,
+                    )
 
 
 def _word(point: Point) -> str:
