@@ -37,7 +37,7 @@ class CoverageWatch(Watch):
         out = func(*args, **(kwargs or {}))
         branches = BRANCHES.get(function_name(func).rstrip("_"))
         if branches is not None:
-            lines, _, _ = self._place(2)
+            lines, _, _ = self._place()
             for branch, taken in branches(args, kwargs or {}) if lines else ():
                 key = (function_name(func), lines[0], branch)
                 self.seen[key] = self.seen.get(key, False) or bool(taken)

@@ -115,7 +115,9 @@ def _groups(calls: list[Call]) -> Iterator[list[Call]]:
 
 def _by_line(values: Values) -> Iterator[Group]:
     """Everything called from one line: with constant parameters, or with constant results."""
-    fixed = {c.number: _with_fixed(at) for c in _computing(values) if (at := _parametric(values, c)) and c.differentiable}
+    fixed = {
+        c.number: _with_fixed(at) for c in _computing(values) if (at := _parametric(values, c)) and c.differentiable
+    }
     text = "a detach: JAX holds the parameters fixed that are used here, torch does not"
     for group in _groups([values.calls[number] for number in fixed]):
         changes = {c.number: fixed[c.number] for c in group}

@@ -167,8 +167,8 @@ class Search:
             return self._at(*found)
         if (told := self._inputs()) is not None:
             return told
-        if guilty is None and (guilty := values.partly_guilty()) is not None:
-            return self._told(guilty, values.cause(guilty))
+        if late and (first := values.partly_guilty()) is not None:
+            return self._told(first, values.cause(first))
         if (found := values.returned()) is not None:
             return self._returned(*found)
         return self._told(guilty, None) if guilty is not None else self._first_suspect()
@@ -208,6 +208,10 @@ class Search:
         place["torch"] = place["torch"] if ours is None else torch_place(ours)
         return _Told(**place, kind="returned", cause=cause)
 
+    def _moves_still(self) -> bool:
+        """Whether the torch half moves parameters that it does not train."""
+        return any(np.any(self.found[q].get(name, 0)) for q, name in self.apart if q.startswith("change"))
+
     def _told(self, guilty: Guilty, blamed: Blamed | None, words: str = "") -> _Told:
         values = self._paired()
         sizes = {n for p in (guilty.point, *(values.points[r] for r in guilty.point.reads)) for n in p.value.shape}
@@ -228,12 +232,22 @@ class Search:
         if "other sign" in compared:
             return "sign", compared
         if " times torch" in compared:
-            return "factor", compared
+            return self._constant(guilty) or ("factor", compared)
         if (words := self._paired().operands_apart(guilty)) != "":
             return "operand", f"other operands: {words}"
         if " plus " in compared:
             return "constant", compared
         return "", ""
+
+    def _constant(self, guilty: Guilty) -> tuple[str, str] | None:
+        """The constants of a product, when it is one of a tensor and a number."""
+        numbers = [a for a in guilty.call.args[:2] if isinstance(a, int | float)]
+        if guilty.jax is None or guilty.call.name not in ("mul", "mul_", "rmul") or len(numbers) != 1:
+            return None
+        ours, theirs = guilty.point.value, guilty.jax.value
+        at = np.abs(ours).argmax()
+        other = numbers[0] * theirs.ravel()[at] / ours.ravel()[at]
+        return "constant", f"the constant of {guilty.call.name}: torch {numbers[0]:.10g}, JAX {other:.10g}"
 
     def _at(self, call: Call, point: Point, cause: Cause) -> _Told:
         values = self._paired()
@@ -315,6 +329,12 @@ class Search:
 
     def _training(self) -> _Told | None:
         place = Place("optimizer", optimizer_place(self.trial.twin))
+        module = self.trial.twin.torch
+        trained = {name for name, p in module.named_parameters() if p.requires_grad}
+        if not any(name in trained or not q.startswith(("change", "metrics")) for q, name in self.apart):
+            still = {name for name, p in module.named_parameters() if not p.requires_grad}
+            if not all(name in still for q, name in self.apart if q.startswith("change")) or self._moves_still():
+                return None  # the optimiser has done its work: what differs is moved by others
         if (found := by_leaves(self.trial, self.found)) is not None:
             return _Told(place, None, *found)
         for cause in training_causes(self.trial):

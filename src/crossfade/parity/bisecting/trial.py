@@ -96,6 +96,8 @@ class Trial:
         self.weights = self.levels.weights
         self.runs = 0
         self._batches: dict[int, Any] = {}
+        if twin.torch is not None:
+            self.levels.torch.frozen = {name for name, p in twin.torch.named_parameters() if not p.requires_grad}
         with precision("float64"):
             self.expected: Quantities = self.levels.call("jax", level, self.weights)
         self.ignored = set(self.levels.rounding_only()) if level.startswith("update") else set()

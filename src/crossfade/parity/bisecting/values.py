@@ -208,7 +208,7 @@ class Values:
         return target is not None and isinstance(given, Tensor) and _equal(given.detach().numpy(), target)
 
     def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
-        """A usual cause at any suspect: at all calls of its line, of its function, of its module, or at the call alone."""
+        """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone."""
         for scope in ("line", "function", "module", "call"):
             seen = set()
             for call, point in (*self._last, *self.suspects[:12]):

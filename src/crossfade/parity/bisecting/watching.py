@@ -4,10 +4,12 @@ Calls are numbered in the order in which they are made, which is the same in eve
 some of its calls changed. The torch functions that users write are seen (`F.layer_norm`), not what they are made of.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -169,9 +171,11 @@ class Watch(TorchFunctionMode):
                     numbers += [] if number is None else [number]
         return tuple(dict.fromkeys(numbers))
 
-    def _place(self, depth: int = 3) -> tuple[tuple[str, ...], str, str]:
-        """The user's lines, the innermost line and the module. `depth`: frames of the watch itself."""
-        frame, lines, innermost, module = sys._getframe(depth), [], "", ""
+    def _place(self) -> tuple[tuple[str, ...], str, str]:
+        """The user's lines, the innermost line and the module."""
+        frame, lines, innermost, module = sys._getframe(1), [], "", ""
+        while frame is not None and _is_own(frame.f_code.co_filename):
+            frame = frame.f_back
         while frame is not None:
             file_name = frame.f_code.co_filename
             if is_search(file_name):
@@ -184,6 +188,13 @@ class Watch(TorchFunctionMode):
                 module = self._modules.get(id(frame.f_locals.get("self")), "")
             frame = frame.f_back
         return tuple(lines), innermost, module
+
+
+@cache
+def _is_own(file_name: str) -> bool:
+    """Whether a frame is the watch's own, or that of a wrapper that checks types."""
+    wrappers = (f"{os.sep}jaxtyping{os.sep}", f"{os.sep}beartype{os.sep}")
+    return is_search(file_name) or file_name.startswith("<") or any(part in file_name for part in wrappers)
 
 
 def function_name(func: Any) -> str:

@@ -111,7 +111,7 @@ class _Search:
         except Exception as error:  # a half may run on the host in parts, and raise anything when it is traced
             return self._told(self._host_place(), None, notes=(f"JAX could not trace it: {type(error).__name__}",))
         self.index = Index(self.host.points.values())
-        found = self._random() or self._guilty()
+        found = self._guilty() or self._random()
         if found is None:
             return self._told(self._host_place(), self._output_place())
         point, variable = found
