@@ -60,14 +60,24 @@ def inlined(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 def source_lines(eqn: JaxprEqn) -> tuple[str, ...]:
     """The user's lines that led to an equation, "file:line" each, the innermost first; none when JAX does not tell."""
-    if source_info_util is None:
-        return ()
-    try:
-        frames = list(source_info_util.user_frames(eqn.source_info.traceback))
-    except (AttributeError, TypeError):  # it has changed in a later version
-        return ()
-    own = takewhile(lambda frame: not is_search(frame.file_name), frames)
+    own = takewhile(lambda frame: not is_search(frame.file_name), _frames(eqn))
     return tuple(f"{frame.file_name}:{frame.start_line}" for frame in own if is_users(frame.file_name))
+
+
+def is_written_by_user(eqn: JaxprEqn) -> bool:
+    """Whether the user's own line calls JAX for this, not a library of layers or optimisers."""
+    frames = _frames(eqn)
+    return bool(frames) and is_users(frames[0].file_name)
+
+
+def _frames(eqn: JaxprEqn) -> list[Any]:
+    """The frames outside of JAX, the innermost first."""
+    if source_info_util is None:
+        return []
+    try:
+        return list(source_info_util.user_frames(eqn.source_info.traceback))
+    except (AttributeError, TypeError):  # it has changed in a later version
+        return []
 
 
 def source_line(eqn: JaxprEqn) -> str | None:

@@ -141,7 +141,9 @@ class JaxCoverage:
         for equation in program.equations:
             if self.varying & set(equation.inputs):
                 self.varying |= set(equation.outputs)
-        self.branches = [(e, branch) for e in program.equations if e.lines for branch in self._branches(e)]
+        self.branches = [
+            (e, branch) for e in program.equations if e.lines and e.by_user for branch in self._branches(e)
+        ]
         self._run: Callable[..., Any] | None = None
 
     def look(self, args: list[Any], seen: Seen) -> None:

@@ -175,7 +175,7 @@ def _reductions(call: Call) -> Iterator[Cause]:
         return
     if call.name in ("std", "var", "std_mean", "var_mean"):
         for ddof in (0, 1):
-            yield Cause("ddof", f"the divisor of {call.name}: JAX divides by n - {ddof}", _ddof(ddof))
+            yield Cause("ddof", f"the divisor of {call.name}: JAX divides by {'n - 1' if ddof else 'n'}", _ddof(ddof))
     dim = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else None)
     if call.name in REDUCTIONS and x.ndim:
         result = call.result[0] if isinstance(call.result, tuple) else call.result

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from ...bridge.jaxprs import closed_jaxpr, compile_briefly, inlined, source_lines
+from ...bridge.jaxprs import closed_jaxpr, compile_briefly, inlined, is_written_by_user, source_lines
 from ...bridge.libraries import named_leaves
 from .points import Point
 
@@ -26,6 +26,7 @@ class Equation:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     lines: tuple[str, ...]
+    by_user: bool = False  # called from the user's own line, not from a library's layer
 
 
 @dataclass(eq=False)
@@ -118,7 +119,7 @@ def _inline(
         elif unroll and eqn.primitive.name == "scan" and eqn.params["length"] * len(eqn.params["jaxpr"].eqns) <= LONG:
             outputs = _unroll(program, eqn, inputs, lines)
         else:
-            outputs = _add(program, eqn.primitive.name, _bind(eqn), inputs, lines, len(eqn.outvars))
+            outputs = _add(program, eqn.primitive.name, _bind(eqn), inputs, lines, len(eqn.outvars), eqn)
         for number, variable in (*zip(inputs, eqn.invars, strict=True), *zip(outputs, eqn.outvars, strict=True)):
             dtype = getattr(variable.aval, "dtype", None)
             if dtype is not None and jnp.issubdtype(dtype, jnp.floating):
@@ -134,9 +135,11 @@ def _add(
     inputs: list[int],
     lines: tuple[str, ...],
     results: int = 1,
+    eqn: JaxprEqn | None = None,
 ) -> list[int]:
     outputs = [program.new() for _ in range(results)]
-    program.equations.append(Equation(name, apply, tuple(inputs), tuple(outputs), lines))
+    by_user = eqn is not None and is_written_by_user(eqn)
+    program.equations.append(Equation(name, apply, tuple(inputs), tuple(outputs), lines, by_user))
     return outputs
 
 

@@ -171,8 +171,8 @@ def _max(call: Call) -> Iterator[tuple[str, Change]]:
         shared = torch.amax if call.name == "max" else torch.amin
 
         def change(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
-            right = f(*a, **k)
-            dim = k.get("dim", a[1] if len(a) > 1 else None)
+            right: Any = f(*a, **k)
+            dim: Any = k.get("dim", a[1] if len(a) > 1 else None)
             return type(right)((shared(a[0], dim=dim, keepdim=right[0].ndim == a[0].ndim), *right[1:]))
 
         yield "the gradient shared among equal maxima", change

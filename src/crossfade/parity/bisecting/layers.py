@@ -284,8 +284,8 @@ def _flatten(call: Call) -> Found:
     if isinstance(x, Tensor) and x.ndim >= 3:
         for order in permutations(range(1, x.ndim)):
             if order != tuple(range(1, x.ndim)):
-                names = {(2, 3, 1): " (NHWC for NCHW)", (3, 1, 2): " (NCHW for NHWC)"}.get(order, "")
-                text = f"{call.name} reads the axes in the order {(0, *order)} in JAX{names}"
+                words = " (NHWC for NCHW)" if order == (2, 3, 1) else " (NCHW for NHWC)" if order == (3, 1, 2) else ""
+                text = f"{call.name} reads the axes in the order {(0, *order)} in JAX{words}"
                 yield "layout", text, lambda f, a, k, order=order: f(a[0].permute(0, *order).contiguous(), *a[1:], **k)
 
 

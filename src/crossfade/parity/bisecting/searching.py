@@ -159,8 +159,8 @@ class Search:
             return self._told(guilty, blamed)
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
-        late = guilty is None or not all(values.has_partner(n) for n in guilty.point.reads)
-        late = late or guilty.point.number in values.roots
+        late = guilty is None or guilty.point.number in values.roots
+        late = late or not all(values.has_partner(n) for n in guilty.point.reads)
         if (found := values.stale() or values.exchanged()) is not None or (
             late and (found := values.cause_anywhere() or values.exchanged()) is not None
         ):
@@ -178,17 +178,17 @@ class Search:
         for quantity, name in self.apart:
             ours = self.found.get(quantity, {}).get(name)
             theirs = self.trial.expected.get(quantity, {}).get(name)
-            place = self._result_place(quantity, name)
+            places = self._result_places(quantity, name)
             if ours is None or theirs is None:
                 side = "JAX" if ours is None else "torch"
-                return _Told(**place, kind="missing", cause=f"only {side} returns {name or quantity}")
+                return _Told(*places, kind="missing", cause=f"only {side} returns {name or quantity}")
             if ours.shape != theirs.shape:
-                return _Told(**place, kind="shape", cause=f"the shape: torch {ours.shape}, JAX {theirs.shape}")
+                return _Told(*places, kind="shape", cause=f"the shape: torch {ours.shape}, JAX {theirs.shape}")
             if ours.dtype != theirs.dtype and "f" in ours.dtype.kind + theirs.dtype.kind:
-                return _Told(**place, kind="cast", cause=f"the type: torch {ours.dtype}, JAX {theirs.dtype}")
+                return _Told(*places, kind="cast", cause=f"the type: torch {ours.dtype}, JAX {theirs.dtype}")
         return None
 
-    def _result_place(self, quantity: str, name: str) -> dict[str, Place | None]:
+    def _result_places(self, quantity: str, name: str) -> tuple[Place | None, Place | None]:
         """Where a result was computed last."""
         values = self._paired()
         number = values.watch.number_of(values.side.results.get((quantity, name)))
@@ -197,16 +197,15 @@ class Search:
             number = next((n for n in reversed(beside) if n is not None), None)
         key = name if name in values.program.outputs else name.removeprefix("output.")
         out = values.program.outputs.get(key, next(iter(values.program.outputs.values())) if key == "output" else None)
-        return {
-            "torch": None if number is None else torch_place(values.points[number]),
-            "jax": None if out is None else jax_place(values.jax_points.get(out)),
-        }
+        return (
+            None if number is None else torch_place(values.points[number]),
+            None if out is None else jax_place(values.jax_points.get(out)),
+        )
 
     def _returned(self, leaf: Leaf, theirs: Point, ours: Point | None) -> _Told:
         cause = f"JAX returns {self._paired().describe(theirs.number)} as {leaf[1]}"
-        place = self._result_place(*leaf)
-        place["torch"] = place["torch"] if ours is None else torch_place(ours)
-        return _Told(**place, kind="returned", cause=cause)
+        torch, jax = self._result_places(*leaf)
+        return _Told(torch if ours is None else torch_place(ours), jax, kind="returned", cause=cause)
 
     def _moves_still(self) -> bool:
         """Whether the torch half moves parameters that it does not train."""

@@ -54,9 +54,8 @@ class WatchedSide(TorchSide):
 
     def forward(self, weights: Weights) -> Quantities:
         module, own = self._module(weights), self.twin.half("forward", "torch")
-        if own is None:
-            inputs = torch_tree(self.twin.inputs, self.dtype)
-            self.watch.name_batch(inputs)
+        inputs = None if own is not None else torch_tree(self.twin.inputs, self.dtype)
+        self.watch.name_batch(inputs)
         with torch.no_grad():
             if own is not None:
                 found = own(module, self.batch)

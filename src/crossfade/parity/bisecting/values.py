@@ -263,11 +263,12 @@ class Values:
         """Operands whose elements stand in another order in JAX."""
         for at, operand in enumerate(call.args):
             number = self.watch.number_of(operand)
-            for partner in self.matched.get(number, ()) if number is not None else ():
+            if number is None:
+                continue
+            own = self.points[number].value.reshape(-1)
+            for partner in self.matched[number]:
                 value = self.jax_points[partner].value
-                if value.size == operand.numel() and not _equal(
-                    value.reshape(-1), self.points[number].value.reshape(-1)
-                ):
+                if value.size == own.size and not _equal(value.reshape(-1), own):
                     numbers = torch.as_tensor(value.reshape(operand.shape).copy()).to(operand.dtype)
                     text = f"the elements of operand {at + 1} of {call.name} stand in another order in JAX"
                     yield Cause("layout", text, put(at, numbers))

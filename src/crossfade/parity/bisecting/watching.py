@@ -206,12 +206,13 @@ def function_name(func: Any) -> str:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
     return not wrapped and tensor.numel() > 0 and tensor.layout is torch.strided and not tensor.is_complex()
 
 
 def _memory(tensor: Tensor) -> Memory:
-    return (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+    offset = int(tensor.storage_offset())
+    return (tensor.untyped_storage().data_ptr(), offset, tuple(tensor.shape), tensor.stride())
 
 
 def to_tensor(value: np.ndarray, like: Tensor) -> Tensor:
