@@ -86,9 +86,26 @@ def test_one_bad_pair_does_not_discard_the_others(models, capsys):
     assert main(words) == 1
     out = capsys.readouterr().out
     assert "OSError: the weights are on another disk" in out
-    assert "conv_models:Conv = conv_models:leaky_conv" in out and "could not be matched" in out
+    assert "conv_models:Conv = conv_models:leaky_conv: DIFFERENT." in out
+    assert "Cause: the activation: torch relu, JAX leaky_relu with slope 0.1" in out
     assert "parity of conv_models:Conv = conv_models:linen_conv: ROUNDING" in out
     assert main([*words, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert [pair["verdict"] for pair in found] == ["FAILED", "FAILED", "ROUNDING"]
+    assert [pair["verdict"] for pair in found] == ["FAILED", "DIFFERENT", "ROUNDING"]
     assert found[0]["name"] == "conv_models:Conv = conv_models:raises" and "OSError" in found[0]["error"]
+
+
+def test_the_conclusion_comes_first_with_both_lines_and_a_page_is_written(models, capsys, tmp_path):
+    words = ["doctor", "conv_models:Conv", "conv_models:leaky_conv", "--input", "2x3x4x5", "--jax-input", "2x4x5x3"]
+    assert main([*words, "--html", str(tmp_path / "found" / "doctor.html")]) == 1
+    out = capsys.readouterr().out
+    first = out.splitlines()[0]
+    assert "DIFFERENT" in first and "relu at conv_models.py:" in first and "Cause:" in first
+    assert 'return {"image": linen.leaky_relu(y, self.slope)' in out and "torch.relu(self.drop(" in out
+    page = (tmp_path / "found" / "doctor.html").read_text()
+    assert "JAX leaky_relu with slope 0.1" in page and page.count("<h1>") == 1
+
+
+def test_a_page_must_end_in_html(models, capsys):
+    assert main(["doctor", *PAIR, "--html", "doctor.pdf"]) == 2
+    assert "ends in .html" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
-from .errors import CrossfadeError, UsageError
+from .errors import CrossfadeError, MappingError, UsageError
 
 if TYPE_CHECKING:
     from .bridge import Mapping
@@ -160,7 +160,7 @@ def _examine_pair(
         model = _jax_model(load_attribute(jax_name))
         x = _example(inputs[0], module)
         mapping, jax_x = _match(module, model, x, _layouts(x, inputs[1]))
-        return mapping, check(_twin(name, module, model, mapping, x, jax_x), levels="forward")
+        return mapping, check(_twin(name, module, model, mapping, x, jax_x), levels="forward", bisect=True)
     except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
         lines = [str(error) if isinstance(error, CrossfadeError) else f"{type(error).__name__}: {error}"]
         failure = Failure(name, "\n".join([*lines, *getattr(error, "__notes__", ())]))
@@ -168,16 +168,42 @@ def _examine_pair(
 
 
 def _match(module: Any, model: Any, x: Any, layouts: list[Any]) -> "tuple[Mapping, Any]":
-    """The mapping, and the JAX input: the first layout in which the models can be matched."""
+    """The mapping, and the JAX input: the first layout in which the models can be matched, or at least paired."""
     from . import bridge
 
-    errors = []
+    errors, unproved = [], []
     for jax_x in layouts:
         try:
             return bridge.match(module, model, x, jax_example=jax_x), jax_x
         except Exception as error:  # a model may raise anything in a wrong layout; the first error is told
             errors.append(error)
+            if isinstance(error, MappingError) and isinstance(error.found, bridge.Mapping):
+                unproved.append((error.found, jax_x))  # all parameters have their counterparts, the functions differ
+    if unproved:
+        return unproved[0]
     raise errors[0]
+
+
+def page(reports: "list[tuple[Mapping | Failure, Report | Failure]]") -> str:
+    """All pairs as one HTML page, the conclusions first."""
+    from .parity.html import several
+
+    parts = [
+        (conclusion(report), str(report.json()["verdict"]), None if isinstance(report, Failure) else report, text)
+        for mapping, report in reports
+        for text in (report.text() if isinstance(report, Failure) else mapping.explain(),)
+    ]
+    return several("crossfade doctor", parts)
+
+
+def conclusion(report: "Report | Failure") -> str:
+    """One sentence on a pair."""
+    if isinstance(report, Failure):
+        return f"{report.name}: FAILED: {report.error.splitlines()[0]}"
+    found = None if report.first is None else report.first.divergence
+    if found is not None:
+        return f"{report.name}: {report.verdict}. {found.conclusion}"
+    return f"{report.name}: {report.verdict}" + ("" if report.first is None else f". {report.first}")
 
 
 def _twin(name: str, module: Any, model: Any, mapping: "Mapping", x: Any, jax_x: Any) -> "Twin":

@@ -17,7 +17,13 @@ class UserCodeError(CrossfadeError):
 
 
 class MappingError(CrossfadeError):
-    """Parameters of the two sides could not be put in correspondence."""
+    """Parameters of the two sides could not be put in correspondence.
+
+    `found` is the `bridge.Mapping` that came farthest, not proved: every parameter has its counterpart, but the two
+    models compute different functions. None where some have no counterpart.
+    """
+
+    found: object = None
 
 
 class AmbiguousMapping(MappingError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import mutants_amp
+import mutants_hidden
 import mutants_iqn
 import mutants_losses
 import mutants_nets
@@ -27,6 +28,7 @@ class Mutant:
 
 FAMILIES = (
     mutants_nets.FAMILIES
+    | mutants_hidden.FAMILIES
     | mutants_losses.FAMILIES
     | mutants_updates.FAMILIES
     | mutants_worlds.FAMILIES

@@ -6,9 +6,9 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .accelerating import accelerate as accelerate
+    from .from_jax.importing import import_jax as import_jax
     from .from_torch.imported import ImportedFunction as ImportedFunction, import_torch as import_torch
     from .from_torch.stream import random_stream as random_stream
-    from .from_jax.importing import import_jax as import_jax
     from .mapping import Mapping as Mapping
     from .matching import match as match
     from .optimizers import (

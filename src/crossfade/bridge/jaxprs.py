@@ -4,17 +4,19 @@ What JAX keeps private about them is used here only. Where another version of JA
 and everything else goes on.
 """
 
-import sysconfig
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
+from .source_lines import is_search, is_users
+
 try:
-    from jax._src.source_info_util import user_frames
+    from jax._src import source_info_util
 except ImportError:
-    user_frames = None
+    source_info_util = None
 
 CALLS = frozenset(
     ("jit", "pjit", "closed_call", "core_closed_call", "core_call", "call", "remat", "remat2", "checkpoint")
@@ -23,12 +25,36 @@ CALLS = frozenset(
 """Primitives that do nothing but run their body."""
 
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")  # names of the parameter that holds it
-_LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")})
+LONG = 20_000  # equations, loops unrolled: more are left rolled up
 
 
 def closed_jaxpr(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
     """The jaxpr of a function at arguments of these shapes: arrays, `jax.ShapeDtypeStruct`s or Python numbers."""
     return jax.make_jaxpr(function)(*args)
+
+
+def unrolled_jaxpr(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
+    """The equations of `function(*args)`. Calls are traced anew, so that every equation has its own line (what `jit`
+    has kept from before has the lines of the first call), and loops of known length are unrolled unless that is long.
+    """
+    rolled = jax.make_jaxpr(lambda *args: function(*args))(*args)
+    if unrolled_length(rolled.jaxpr) > LONG:
+        return rolled
+    try:
+        with jax.disable_jit():
+            return jax.make_jaxpr(lambda *args: function(*args))(*args)
+    except Exception:  # unrolled loops count by Python's integers, which the user's code may not expect
+        return rolled
+
+
+def unrolled_length(jaxpr: Jaxpr) -> int:
+    """The number of equations with every call inlined and every scan unrolled."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        inner = eqn.params["jaxpr"] if eqn.primitive.name == "scan" else body(eqn)
+        times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
+        total += 1 if inner is None else times * unrolled_length(inner.jaxpr)
+    return total
 
 
 def body(eqn: JaxprEqn) -> ClosedJaxpr | None:
@@ -65,11 +91,37 @@ def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(closed.jaxpr.replace(constvars=constvars, eqns=eqns, outvars=outvars), consts)
 
 
+def source_lines(eqn: JaxprEqn) -> tuple[str, ...]:
+    """The user's lines that led to an equation, "file:line" each, the innermost first; none when JAX does not tell."""
+    own = takewhile(lambda frame: not is_search(frame.file_name), _frames(eqn))
+    return tuple(f"{frame.file_name}:{frame.start_line}" for frame in own if is_users(frame.file_name))
+
+
+def is_written_by_user(eqn: JaxprEqn) -> bool:
+    """Whether the user's own line calls JAX for this, not a library of layers or optimisers."""
+    frames = _frames(eqn)
+    return bool(frames) and is_users(frames[0].file_name)
+
+
+def _frames(eqn: JaxprEqn) -> list[Any]:
+    """The frames outside of JAX, the innermost first."""
+    if source_info_util is None:
+        return []
+    try:
+        return list(source_info_util.user_frames(eqn.source_info.traceback))
+    except (AttributeError, TypeError):  # it has changed in a later version
+        return []
+
+
 def source_line(eqn: JaxprEqn) -> str | None:
-    """`file:line` of the user's code that an equation comes from: the innermost frame outside installed libraries."""
-    traceback = getattr(eqn.source_info, "traceback", None)
-    if user_frames is None or traceback is None:
-        return None
-    frames = [(frame.file_name, frame.start_line) for frame in user_frames(traceback)]
-    own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
-    return "{}:{}".format(*(own or frames)[0]) if frames else None
+    """The user's line of an equation, "file:line"."""
+    return next(iter(source_lines(eqn)), None)
+
+
+def compile_briefly(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """Compiles with little optimisation, for a program that runs once or twice."""
+    lowered = jax.jit(function).lower(*args)
+    try:
+        return lowered.compile({"xla_backend_optimization_level": "0", "xla_llvm_disable_expensive_passes": True})
+    except jax.errors.JaxRuntimeError:  # these options are XLA's own and come and go with its versions
+        return lowered.compile()

@@ -53,10 +53,19 @@ def match(
         _check_declared(both, declared)
         search = _find(both, shapes, {n: t for n, t in overrides.items() if n not in declared}, declared)
         entries = (*search.best, *_idle(both, search))
-        _refuse(both, entries, shapes, search)
+        origin = (torch_module, example, jax_example, jax_apply)
+        try:
+            _refuse(both, entries, shapes, search)
+        except MappingError as error:
+            error.found = _whole(both, entries, jax_model, origin)
+            raise
         unproved = guard(both, entries)
         fixed = constants(both, entries, declared)
         unjudged = search.probing.unjudged(entries)
+    return replace(_mapping(both, entries, jax_model, origin), unproved=unproved, constants=fixed, unjudged=unjudged)
+
+
+def _mapping(both: BothModels, entries: tuple[Entry, ...], jax_model: Any, origin: tuple[Any, ...]) -> Mapping:
     used = {path for entry in entries for path in entry.jax}
     held = {name for entry in entries for name in entry.torch}
     order = {name: at for at, name in enumerate(both.shapes)}
@@ -67,12 +76,18 @@ def match(
         tied=both.tied,
         torch_only={n: tensor_to_numpy(t) for n, t in both.buffers.items() if n not in held},
         jax_only=tuple(path for path in both.opened.leaves() if path not in used),
-        unproved=unproved,
-        constants=fixed,
         precision=both.precision,
-        unjudged=unjudged,
-        origin=(torch_module, example, jax_example, jax_apply),
+        origin=origin,
     )
+
+
+def _whole(both: BothModels, entries: tuple[Entry, ...], jax_model: Any, origin: tuple[Any, ...]) -> Mapping | None:
+    """The mapping that came farthest, where every parameter of both sides is in it."""
+    names = {name for entry in entries for name in entry.torch}
+    paths = {path for entry in entries for path in entry.jax}
+    if both.parameters <= names and named_leaves(both.opened.params).keys() <= paths:
+        return _mapping(both, entries, jax_model, origin)
+    return None
 
 
 def _check_declared(both: BothModels, declared: set[str]) -> None:

@@ -6,11 +6,19 @@ from .._lazy import lazy
 
 if TYPE_CHECKING:
     from ..verdict import Verdict as Verdict
+    from .bisecting import Divergence as Divergence, bisect as bisect
     from .checking import check as check
     from .report import Report as Report
     from .twin import Twin as Twin
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
-    {"Report": "report", "Twin": "twin", "Verdict": "report", "check": "checking"},
+    {
+        "Divergence": "bisecting",
+        "Report": "report",
+        "Twin": "twin",
+        "Verdict": "report",
+        "bisect": "bisecting",
+        "check": "checking",
+    },
 )

@@ -7,6 +7,8 @@ from ..bridge.mapping import Mapping
 from ..errors import NoCounterpart, UsageError, nearest
 from ..verdict import Comparison, Difference, Verdict
 from .arrays import torch_tree
+from .covering import Coverage
+from .elsewhere import SCALES, Scale, look, scaled_twin
 from .judging import Judge
 from .levels import Levels
 from .report import Finding, Report, Row, versions
@@ -14,19 +16,22 @@ from .side_torch import Quantities
 from .twin import LEVELS, Twin
 from .weights import jax_names
 
+UNFIT = ("hollow", "no counterpart")  # kinds of differences that are no difference of values
+
 
 def check(
     twin: Twin,
     levels: str | Sequence[str] = "all",
     dtype: str = "both",
     steps: tuple[int, ...] = (1, 10, 100),
+    bisect: bool = False,
 ) -> Report:
     """Proves that the halves of a twin are the same system, up to the levels asked for.
 
     `levels`: "all" that the twin has functions for, one name (that level and all below), or a list of names. `dtype`:
     "both", "float64" or "float32". Float64 decides; float32 is held to its measured noise, that of the better half
     unless rounding explains more. `steps` are the numbers of updates after which the level `updates` compares. The
-    report stops at the first level that fails.
+    report stops at the first level that fails; with `bisect` it names the operation there, both lines, and the cause.
     """
     if dtype not in ("both", "float64", "float32"):
         raise UsageError(f"expected dtype 'both', 'float64' or 'float32', got {dtype!r}.")
@@ -37,7 +42,22 @@ def check(
         raise UsageError(f"twin {twin.name!r} has nothing to prove; map, for one, needs {twin.missing('map')}.")
     if "updates" in wanted and max(steps) < 2:
         raise UsageError(f"level 'updates' compares after several updates, got steps={steps}; 'update' is one update.")
-    return _Climb(twin, _mapping(twin, wanted), dtype, tuple(steps)).climb(wanted)
+    mapping = find_mapping(twin, wanted)
+    report = _Climb(twin, mapping, dtype, tuple(steps)).climb(wanted)
+    return _bisected(report, replace(twin, mapping=mapping), steps) if bisect else report
+
+
+def _bisected(report: Report, twin: Twin, steps: Sequence[int]) -> Report:
+    """The report with the place and the cause of its first difference."""
+    from .bisecting import bisect
+
+    first = report.first
+    if first is None or first.level == "map" or first.float32_only or first.difference.kind in UNFIT:
+        return report
+    if first.elsewhere:
+        scale = next(scale for scale in SCALES if str(scale) == first.elsewhere)
+        twin = scaled_twin(twin, twin.mapping, scale)
+    return replace(report, first=replace(first, divergence=bisect(twin, first.level, steps=tuple(steps))))
 
 
 def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
@@ -55,7 +75,8 @@ def _select(twin: Twin, levels: str | Sequence[str]) -> list[str]:
     return [level for level in LEVELS if level in names]
 
 
-def _mapping(twin: Twin, wanted: list[str]) -> Mapping:
+def find_mapping(twin: Twin, wanted: list[str]) -> Mapping:
+    """The twin's mapping, or the one that `bridge.match` finds; an empty one where no models are compared."""
     if twin.torch is None or wanted == ["env"]:
         return Mapping((), {}, None)
     if twin.mapping is not None:
@@ -126,16 +147,42 @@ class _Climb:
         dtype = next(iter(results))
         guard = self.judge.guard(level, dtype, *results[dtype])
         self.rows += [replace(row, guard=guard) for row in rows]
+        if guard is not None and "float64" in results:
+            return self._look_elsewhere(level)
         if guard is None:
             what = "exchanging the actions" if level == "env" else "moving any one parameter by a thousandth"
             self._fail(level, "guard", Difference("", "hollow", torch=what))
+
+    def _look_elsewhere(self, level: str) -> None:
+        """The level at other scales, and the branches that were never taken."""
+        run = self.runs["float64"]
+        covered = Coverage(run, level)
+        for found in look(run, level, self._note, covered.around):
+            covered.look(found.scale)
+            for quantity, comparison in found.comparisons.items():
+                if comparison.verdict is Verdict.DIFFERENT:
+                    self.rows.append(Row(level, quantity, Verdict.DIFFERENT, comparison.worst))
+                    self._found(level, quantity, comparison.worst, "float64", elsewhere=found.scale)
+                    return
+        for note in covered.notes():
+            self._note(note)
 
     def _fail(self, level: str, quantity: str, difference: Difference) -> None:
         self.rows.append(Row(level, quantity, verdict=Verdict.DIFFERENT, float64=difference))
         self._found(level, quantity, difference, "float64")
 
-    def _found(self, level: str, quantity: str, worst: Difference, dtype: str, float32_only: bool = False) -> None:
-        self.first = Finding(level, quantity, worst, self.jax_names.get(worst.leaf, worst.leaf), dtype, float32_only)
+    def _found(
+        self,
+        level: str,
+        quantity: str,
+        worst: Difference,
+        dtype: str,
+        float32_only: bool = False,
+        elsewhere: Scale | None = None,
+    ) -> None:
+        name = self.jax_names.get(worst.leaf, worst.leaf)
+        where = "" if elsewhere is None else str(elsewhere)
+        self.first = Finding(level, quantity, worst, name, dtype, float32_only, where)
 
     def _run_float64(self, level: str) -> tuple[Quantities, Quantities] | None:
         run = self.runs.get("float64")

@@ -25,7 +25,7 @@ def step_both(twin: Twin, dtype: str, actions: np.ndarray, jax_actions: np.ndarr
     step = jax.jit(second.step)
     rows, jax_rows = [], []
     for action, jax_action in zip(actions, jax_actions, strict=True):
-        jax_state = _copy_state(leaves(state, ""), jax_state)
+        jax_state = copy_state(leaves(state, ""), jax_state)
         state, outputs = first.step(state, action)
         rows.append(leaves((state, outputs), ""))
         jax_rows.append(leaves(step(jax_state, jax_tree(jax_action, dtype)), ""))
@@ -36,7 +36,7 @@ def _shapes(named: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in named.items()}
 
 
-def _copy_state(named: dict[str, np.ndarray], like: Any) -> Any:
+def copy_state(named: dict[str, np.ndarray], like: Any) -> Any:
     """A JAX state of the same kind as `like` that holds the other side's numbers."""
 
     def put(path, leaf):

@@ -30,11 +30,34 @@ NUMBERS = {3, 4, 5}
 
 def page(report: Report) -> str:
     """The whole page."""
-    first = f'<div class="panel DIFFERENT"><b>First difference.</b> {escape(str(report.first))}</div>'
+    body = f"<h1>{escape(report.name)}</h1>{_body(report)}"
+    return document(f"parity of {report.name}: {report.verdict}", body, STYLE, str(report.verdict))
+
+
+def several(title: str, parts: list[tuple[str, str, Report | None, str]]) -> str:
+    """Several reports on one page, conclusions first. A part is (conclusion, verdict, report, text)."""
+    heads = "".join(
+        f'<li class="{tone}"><span class="badge">{verdict}</span> {escape(words)}</li>'
+        for words, verdict, _, _ in parts
+        for tone in (verdict if verdict in Verdict.__members__ else "DIFFERENT",)
+    )
+    bodies = [
+        (
+            ""
+            if report is None
+            else f'<section class="{report.verdict}"><h2>{escape(report.name)}</h2>{_body(report)}</section>'
+        )
+        + f"<pre>{escape(text)}</pre>"
+        for _, _, report, text in parts
+    ]
+    return document(title, f"<h1>{escape(title)}</h1><ul>{heads}</ul>{''.join(bodies)}", STYLE, "EQUAL")
+
+
+def _body(report: Report) -> str:
+    first = f'<div class="panel DIFFERENT"><b>First difference.</b> {escape(str(report.first))}{_place(report)}</div>'
     notes = "".join(f"<p>{escape(note)}</p>" for note in report.notes)
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    body = f"""<h1>{escape(report.name)}</h1>
-<p><span class="badge">{report.verdict}</span> {MEANING[report.verdict]}</p>
+    return f"""<p><span class="badge">{report.verdict}</span> {MEANING[report.verdict]}</p>
 <ol class="climb">{"".join(_step(report, level) for level in LEVELS)}</ol>
 {first if report.first is not None else ""}
 <h2>Differences, relative to the scale of their leaf</h2>
@@ -48,7 +71,18 @@ def page(report: Report) -> str:
 the distance of each half from its own float64 self. Guard: what was moved on one side, and was then seen to differ.</p>
 {f"<h2>Notes</h2>{notes}" if notes else ""}
 <p class="quiet">{escape(versions)}</p>"""
-    return document(f"parity of {report.name}: {report.verdict}", body, STYLE, str(report.verdict))
+
+
+def _place(report: Report) -> str:
+    """The operation and the cause, when they were looked for."""
+    found = None if report.first is None else report.first.divergence
+    if found is None:
+        return ""
+    heads = "".join(f"<th>{head}</th>" for head in ("level", "torch", "JAX", "cause", "there"))
+    lines = "".join(f"<pre>{escape(p.source)}</pre>" for p in (found.torch, found.jax) if p is not None and p.source)
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{found.row()}</tbody></table></div>{lines}'
+    )
 
 
 def _step(report: Report, level: str) -> str:

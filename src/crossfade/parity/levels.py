@@ -6,16 +6,17 @@ the JAX half changed (a weight by a thousandth of its scale; for an environment 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from ..bridge.libraries import open_model
 from ..bridge.mapping import Mapping
 from ..verdict import EPS64, distances, largest
-from .arrays import cast, jitter_tree, precision, to_numpy
+from .arrays import cast, jax_tree, jitter_tree, precision, to_numpy
 from .env import step_both
 from .side_jax import JaxSide
-from .side_torch import Quantities, TorchSide
+from .side_torch import Quantities, TorchSide, split_info
 from .twin import Twin
 from .weights import Weights, disturb, from_jax, from_torch, jitter, unmapped
 
@@ -41,8 +42,8 @@ class Levels:
             if level == "env":
                 with self._blaming("environments", level):
                     return step_both(self.twin, self.dtype, self._actions, self._actions)
-            first = self._call("torch", level, self.weights)
-            return first, self._call("jax", level, self.weights)
+            first = self.call("torch", level, self.weights)
+            return first, self.call("jax", level, self.weights)
 
     def disturbed(self, level: str) -> Iterator[tuple[str, Quantities]]:
         """The results of the JAX half with one parameter changed, by the name of the parameter, one after another."""
@@ -58,7 +59,7 @@ class Levels:
             return {}
         weights = jitter(self.mapping, self.weights)
         with precision(self.dtype), self._jittered_data():
-            moved = self._call("torch", level, weights), self._call("jax", level, weights)
+            moved = self.call("torch", level, weights), self.call("jax", level, weights)
         apart = [
             {quantity: distances(part, after[quantity]) for quantity, part in before.items() if quantity in after}
             for before, after in zip((torch, jax), moved, strict=True)
@@ -72,12 +73,13 @@ class Levels:
     def _jittered_data(self) -> Iterator[None]:
         moved = self.twin.with_data(lambda tree: jitter_tree(tree, self.dtype))
         try:
-            self._use_data(moved)
+            self.use_data(moved)
             yield
         finally:
-            self._use_data(self.twin)
+            self.use_data(self.twin)
 
-    def _use_data(self, data: Twin) -> None:
+    def use_data(self, data: Twin) -> None:
+        """Takes batches from another twin."""
         for side in (self.torch, self.jax):
             side.data = data
             side.__dict__.pop("batch", None)  # made anew from the data
@@ -87,7 +89,7 @@ class Levels:
         if self.twin.loss is None:
             return []
         with precision(self.dtype):
-            sides = [self._call(side, "grad", self.weights)["grad"] for side in ("torch", "jax")]
+            sides = [self.call(side, "grad", self.weights)["grad"] for side in ("torch", "jax")]
         least = 32 * EPS64 * largest(*sides)
         return [n for n in sides[0] if 0 < max(float(np.abs(side[n]).max(initial=0.0)) for side in sides) < least]
 
@@ -101,7 +103,7 @@ class Levels:
             if level == "map":
                 yield name, lambda moved=moved: self._map(moved)[1]
             else:
-                yield name, lambda moved=moved: self._call("jax", level, moved)
+                yield name, lambda moved=moved: self.call("jax", level, moved)
         if level == "rollout":
             yield "key", lambda: self.jax.rollout(self.weights, key=self.twin.seed + 1)
 
@@ -109,7 +111,8 @@ class Levels:
         named = dict(self.twin.torch.named_parameters()) if self.twin.torch is not None else {}
         return sorted(named, key=lambda name: not named[name].requires_grad)  # what trains comes first
 
-    def _call(self, side: str, level: str, weights: Weights) -> Quantities:
+    def call(self, side: str, level: str, weights: Weights) -> Quantities:
+        """The results of one half with some weights."""
         extra = (self.steps,) if level == "updates" else ()
         with self._blaming(f"{side} half", level):
             return getattr(getattr(self, side), level)(weights, *extra)
@@ -139,3 +142,18 @@ class Levels:
     @property
     def _actions(self) -> np.ndarray:
         return cast(np.asarray(self.twin.actions), self.dtype)
+
+
+def program_of(levels: Levels, level: str, weights: Weights) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The JAX half of `forward` or `loss` as a function of named weights and a batch, and its arguments."""
+    side, twin = levels.jax, levels.twin
+    if level == "forward":
+        given = side.batch if twin.forward is not None else jax_tree(side.data.inputs, levels.dtype)
+        call = twin.half("forward", "jax") or side.template.call
+        return lambda named, given: call(side.assemble(named), given), (side.named(weights), given)
+
+    def loss(named: dict[str, Any], batch: Any) -> dict[str, Any]:
+        value, info = split_info(twin.half("loss", "jax")(side.assemble(named), batch))
+        return {"loss": value, **(info or {})}
+
+    return loss, (side.named(weights), side.batch)

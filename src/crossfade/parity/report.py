@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import DifferentError, UsageError
 from ..verdict import NOISE_FACTOR, Difference, Verdict
+from .bisecting.divergence import Divergence
 
 MEANING = {
     Verdict.EQUAL: "bit for bit the same",
@@ -52,6 +53,8 @@ class Finding:
     jax_leaf: str
     dtype: str
     float32_only: bool = False  # the halves agree in float64
+    elsewhere: str = ""  # the weights and inputs, when the halves agree at those of the twin
+    divergence: Divergence | None = None  # the operation and the cause, when they were looked for
 
     @property
     def leaf(self) -> str:
@@ -84,6 +87,8 @@ class Finding:
             f"{self.level}: {where}, element {element or 'itself'}: torch {d.torch}, JAX {d.jax}; "
             f"{d.size:.1e} of the leaf's scale in {self.dtype}, at most {d.allowed:.1e} is rounding."
         )
+        if self.elsewhere:
+            text += f" The halves agree on the twin's own weights and batch; they differ with {self.elsewhere}."
         if self.dtype == "float64" and 1e-9 < d.size < 1e-6:
             text += (
                 " A difference of this size is what a cast to float32, or a float32 constant, leaves in a float64 run."
@@ -129,6 +134,7 @@ class Report:
         lines.append("")
         if self.first is not None:
             lines.append(f"first difference: {self.first}")
+            lines += [] if self.first.divergence is None else [self.first.divergence.text()]
         lines += [f"note: {note}" for note in self.notes]
         lines.append("differences are relative to the scale of their leaf; noise is the measured float32 noise floor")
         lines.append(", ".join(f"{name} {version}" for name, version in self.versions.items()))

@@ -40,12 +40,12 @@ class JaxSide:
 
     def forward(self, weights: Weights) -> Quantities:
         given = self.batch if self.twin.forward is not None else jax_tree(self.data.inputs, self.dtype)
-        return {"output": leaves(self._forward(self._named(weights), given), "output")}
+        return {"output": leaves(self._forward(self.named(weights), given), "output")}
 
     @cached_property
     def _forward(self) -> Callable:
-        call = self.twin.half("forward", "jax") or self._template.call
-        return jax.jit(lambda named, given: call(self._assemble(named), given))
+        call = self.twin.half("forward", "jax") or self.template.call
+        return jax.jit(lambda named, given: call(self.assemble(named), given))
 
     def loss(self, weights: Weights) -> Quantities:
         return {name: part for name, part in self._evaluate(weights).items() if name != "grad"}
@@ -64,7 +64,7 @@ class JaxSide:
         if self._evaluated is not None and self._evaluated[0] is weights:
             return self._evaluated[1]
         parameters = {name for name, _ in self.twin.torch.named_parameters()}
-        named = self._named(weights)
+        named = self.named(weights)
         moving = {name: array for name, array in named.items() if name in parameters}
         fixed = {name: array for name, array in named.items() if name not in parameters}
         (loss, info), grad = self._value_and_grad(moving, fixed, self.batch)
@@ -77,7 +77,7 @@ class JaxSide:
     @cached_property
     def _value_and_grad(self) -> Callable:
         def loss(moving, fixed, batch):
-            return split_info(self.twin.half("loss", "jax")(self._assemble(moving | fixed), batch))
+            return split_info(self.twin.half("loss", "jax")(self.assemble(moving | fixed), batch))
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
 
@@ -111,7 +111,7 @@ class JaxSide:
         step = self.twin.half("update", "jax") or self._default_update
 
         def update(params, state, opt_state, batch):
-            model, opt_state, metrics = step(self._template.build(params, state), tx, opt_state, batch)
+            model, opt_state, metrics = step(self.template.build(params, state), tx, opt_state, batch)
             after = open_model(model)
             return after.params, after.state, opt_state, metrics
 
@@ -138,7 +138,7 @@ class JaxSide:
         module = self.torch_side.fresh_module()
         optimizer = make_optimizer(self.twin, module)
         scheduler = self.twin.scheduler(optimizer) if self.twin.scheduler is not None else None
-        mapping = replace(self.mapping, jax_model=self._template.build(self._template.params, self._template.state))
+        mapping = replace(self.mapping, jax_model=self.template.build(self.template.params, self.template.state))
         tx, opt_state, _ = to_optax(
             optimizer, mapping, scheduler=scheduler, clip_norm=self.twin.clip_norm, named_parameters=module
         )
@@ -163,21 +163,23 @@ class JaxSide:
         start = jax.random.key(self.twin.seed if key is None else key)
         return {"trajectory": leaves(self.twin.half("rollout", "jax")(model, start), "")}
 
-    def _named(self, weights: Weights) -> dict[str, jax.Array]:
+    def named(self, weights: Weights) -> dict[str, jax.Array]:
+        """The mapped weights as JAX arrays, by torch's names."""
         mapped = {name for entry in self.mapping.entries for name in entry.torch}
         return {name: jax_array(array) for name, array in weights.items() if name in mapped}
 
-    def _assemble(self, named: dict[str, jax.Array]) -> Any:
-        return self._template.replace(self.mapping.leaves_to_jax(named))
+    def assemble(self, named: dict[str, jax.Array]) -> Any:
+        """The twin's JAX model with arrays given by torch's names."""
+        return self.template.replace(self.mapping.leaves_to_jax(named))
 
     def model(self, weights: Weights) -> Any:
         """The twin's JAX model with these weights."""
-        return self._template.replace(
-            {path: jnp.asarray(a) for path, a in self.mapping.leaves_to_jax(self._named(weights)).items()}
+        return self.template.replace(
+            {path: jnp.asarray(a) for path, a in self.mapping.leaves_to_jax(self.named(weights)).items()}
         )
 
     @cached_property
-    def _template(self) -> JaxModel:
+    def template(self) -> JaxModel:
         """The twin's model with every floating leaf in the precision of the run."""
         opened = self.mapping.opened
         wide = {

@@ -84,7 +84,7 @@ class TorchSide:
         module = self._module(weights)
         optimizer = None if self.twin.optimizer is None else make_optimizer(self.twin, module)
         scheduler = self.twin.scheduler(optimizer) if self.twin.scheduler is not None else None
-        start = from_torch(self.mapping, module.state_dict())
+        start = self._state(module)
         update = self.twin.half("update", "torch") or self._default_update
         done = {}
         for i in range(max(steps)):
@@ -92,12 +92,18 @@ class TorchSide:
             if scheduler is not None:
                 scheduler.step()
             if i + 1 in steps:
-                now = from_torch(self.mapping, module.state_dict())
+                now = self._state(module)
                 change = {name: np.asarray(now[name] - start[name]) for name in start}
                 done[i + 1] = {"change": change, **self._moments(optimizer, module)}
                 if metrics is not None:
-                    done[i + 1]["metrics"] = leaves(metrics, "")
+                    done[i + 1]["metrics"] = self._metrics(metrics)
         return done
+
+    def _state(self, module: nn.Module) -> Weights:
+        return from_torch(self.mapping, module.state_dict())
+
+    def _metrics(self, metrics: Any) -> Weights:
+        return leaves(metrics, "")
 
     def _default_update(self, module: nn.Module, optimizer: Any, batch: Any) -> dict[str, Any]:
         loss, info = split_info(self.twin.half("loss", "torch")(module, batch))

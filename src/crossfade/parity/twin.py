@@ -59,6 +59,10 @@ class Twin:
     """Array (T, ...): what `env` is driven by."""
     rollout: Pair | None = field(default=None, repr=False)
     seed: int = 0
+    scales: bool = True
+    """Whether forward and loss are also proved with weights and inputs of other sizes and signs (elsewhere.py)."""
+    scaled: tuple[str, ...] | None = None
+    """Names of those leaves of the batch that may then take any value. Default: those that equal `example`."""
 
     def __post_init__(self):
         for name in ("forward", "loss", "update", "env", "rollout"):

@@ -53,13 +53,14 @@ def disturb(mapping: Mapping, weights: Weights, name: str) -> Weights:
     array = weights[name]
     scale = float(np.abs(array).max(initial=0.0)) or 1.0
     moved = array + (1e-3 * scale * np.cos(1.0 + np.arange(array.size))).reshape(array.shape).astype(array.dtype)
-    return _retie(mapping, {**weights, name: moved})
+    return retie(mapping, {**weights, name: moved})
 
 
 def jitter(mapping: Mapping, weights: Weights) -> Weights:
     """Every weight moved by one unit in the last place."""
-    return _retie(mapping, {name: arrays.jitter(array) for name, array in weights.items()})
+    return retie(mapping, {name: arrays.jitter(array) for name, array in weights.items()})
 
 
-def _retie(mapping: Mapping, weights: Weights) -> Weights:
+def retie(mapping: Mapping, weights: Weights) -> Weights:
+    """The weights with every further name of a shared tensor put right."""
     return weights | {alias: weights[name] for alias, name in mapping.tied.items()}

@@ -1,10 +1,12 @@
 """The verb doctor."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from ..errors import UsageError
 from .common import Common, print_json, status
 
 
@@ -26,22 +28,33 @@ class Doctor(Common):
     """The torch input: a shape with its batch axis such as 4x8, or MODULE:ATTR. One per pair, or one for all."""
     jax_input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
     """The JAX input where its layout differs (NHWC)."""
+    html: Path | None = None
+    """Write the report on the models as a page, to this file."""
 
     def run(self) -> int:
         from .. import doctor
+        from ..run.files import write_text
 
+        if self.html is not None and self.html.suffix != ".html":
+            raise UsageError(f"--html: expected a file that ends in .html, got {str(self.html)!r}.")
         if not self.targets:
             health = doctor.environment()
             return print_json(health) if self.json else doctor.print_environment(health)
         with status("examining", self):
             worlds, models = doctor.examine_worlds(self.targets)
             reports = doctor.examine(models, self.input, self.jax_input)
+        if self.html is not None:
+            write_text(self.html, doctor.page(reports))
         if self.json:
             print_json([*(world.json() for world in worlds), *(report.json() for _, report in reports)])
         else:
             for world in worlds:
                 print(world.text())
+            for _, report in reports:
+                print(doctor.conclusion(report))
             for mapping, report in reports:
-                print(mapping.explain(), report.text(), sep="\n\n")
+                print("", mapping.explain(), report.text(), sep="\n\n")
+            if self.html is not None:
+                print(f"report: {self.html}")
         broken = any(world.problems for world in worlds)
         return max(int(broken), *(report.exit_code for _, report in reports), 0)

@@ -14,7 +14,7 @@ class Parity(Common):
 
     crossfade parity policy_value --level grad
 
-    crossfade parity my_package.twins:my_twin
+    crossfade parity my_package.twins:my_twin --bisect
     """
 
     system: Annotated[Positional[str], arg(metavar="SYSTEM|MODULE:TWIN")]
@@ -23,6 +23,8 @@ class Parity(Common):
     """Climb up to this level."""
     dtype: Literal["both", "float64", "float32"] = "both"
     """Precisions to compare in."""
+    bisect: bool = False
+    """On DIFFERENT: name the operation, both lines and the cause."""
 
     def run(self) -> int:
         from .. import parity
@@ -32,7 +34,7 @@ class Parity(Common):
         target = self.system if ":" in self.system else lookup("system", twins(), self.system).target
         twin = load_attribute(target, parity.Twin)
         with status(f"proving {twin.name}", self):
-            report = parity.check(twin, levels=self.level, dtype=self.dtype)
+            report = parity.check(twin, levels=self.level, dtype=self.dtype, bisect=self.bisect)
         page = report.save(self.runs_dir / "parity" / f"{twin.name}.html")
         if self.json:
             print_json(report.json())

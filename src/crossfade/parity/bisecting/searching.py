@@ -1,0 +1,357 @@
+"""`bisect`: the first place where the halves of a twin part at one level, and the cause."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...bridge.mapping import Mapping
+from ...errors import UsageError, nearest
+from ..checking import find_mapping
+from ..side_torch import Quantities
+from ..twin import LEVELS, Twin
+from .causes import Cause
+from .divergence import Divergence, Place
+from .gradients import gradient_cause
+from .inputs import InputCause, input_causes
+from .points import Point
+from .training import by_leaves, by_rate, optimizer_place, training_causes
+from .trial import Leaf, Trial, quiet
+from .values import Blamed, Guilty, Values, jax_place, relation, torch_place
+from .watching import Call
+
+
+def bisect(twin: Twin, level: str, *, steps: tuple[int, ...] = (1, 10)) -> Divergence | None:
+    """The first place where the halves part at a level (`forward`, `loss`, `grad`, `update`, `updates`, `env`,
+    `rollout`) in float64; None when they agree there. `steps` are the numbers of updates to look at.
+
+    Values of both halves are paired by their numbers. From what differs the search goes back to the first torch call
+    whose inputs JAX has and whose result it has not, then tries the usual causes there: the one that makes the
+    difference vanish, when the torch half does the same, is the cause.
+    """
+    if level not in LEVELS or level == "map":
+        known = [name for name in LEVELS if name != "map"]
+        raise UsageError(f"unknown level {level!r}.{nearest(level, known)} Known: {', '.join(known)}.")
+    if (missing := twin.missing(level)) is not None:
+        raise UsageError(f"level {level!r} of twin {twin.name!r} needs {missing}; it was not given.")
+    with quiet():
+        return _bisect(twin, level, steps)
+
+
+def _bisect(twin: Twin, level: str, steps: tuple[int, ...]) -> Divergence | None:
+    mapping = find_mapping(twin, [level])
+    if level in ("env", "rollout"):
+        from .worlds import bisect_world
+
+        return bisect_world(twin, mapping, level)
+    if level == "updates":
+        return _first_update(twin, mapping, steps)
+    trial = Trial(twin, mapping, level)
+    found, _ = trial.run()
+    if not trial.differences(found):
+        return None
+    return Search(trial, found).search()
+
+
+def _first_update(twin: Twin, mapping: Mapping, steps: tuple[int, ...]) -> Divergence | None:
+    """Bisects over the number of updates: the search goes on with as many as it takes to differ."""
+    trial = Trial(twin, mapping, "updates", tuple(range(1, max(steps) + 1)))
+    found, _ = trial.run()
+    apart = trial.differences(found)
+    if not apart:
+        return None
+    step = min(int(quantity.rpartition(" ")[2]) for quantity, _ in apart)
+    trial = Trial(twin, mapping, "updates", (step,)) if step > 1 else Trial(twin, mapping, "update")
+    found, _ = trial.run()
+    divergence = Search(trial, found, None if step == 1 else rate_before(twin, mapping, step)).search()
+    return replace(divergence, level="updates", step=step)
+
+
+def rate_before(twin: Twin, mapping: Mapping, step: int) -> tuple[str, str] | None:
+    """Whether the changes of one update differ by a constant ratio, after equal updates."""
+    trial = Trial(twin, mapping, "updates", (step - 1, step))
+    found, _ = trial.run()
+    late, early = f"change after {step}", f"change after {step - 1}"
+    if late not in found or late not in trial.expected:
+        return None
+    moves = [{n: side[late][n] - side[early][n] for n in side[late]} for side in (found, trial.expected)]
+    ratios = []
+    for name, ours in moves[0].items():
+        theirs = moves[1].get(name)
+        moved = np.abs(ours) > 1e-9 * np.abs(ours).max(initial=0.0)
+        if theirs is None or theirs.shape != ours.shape or np.any(theirs[~moved]):
+            return None
+        ratios.append((theirs[moved] / ours[moved]).ravel())
+    together = np.concatenate(ratios) if ratios else np.zeros(0)
+    if (
+        together.size > 1
+        and np.ptp(together) <= 1e-6 * max(np.abs(together).max(), 1e-6)
+        and abs(together[0] - 1) > 1e-6
+    ):
+        text = f"the learning rate at update {step}: every step of JAX is {together.mean():.6g} times torch's"
+        return "lr", text
+    return None
+
+
+@dataclass
+class _Told:
+    """What a search has found."""
+
+    torch: Place | None = None
+    jax: Place | None = None
+    kind: str = ""
+    cause: str = ""
+    relation: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Search:
+    """One search at one level."""
+
+    def __init__(self, trial: Trial, found: Quantities, known: tuple[str, str] | None = None):
+        self.trial, self.found, self.known = trial, found, known
+        self.apart = trial.differences(found)
+        self.values: Values | None = None
+
+    def search(self) -> Divergence:
+        """The place and the cause, as far as they can be found."""
+        if self.trial.level == "grad":
+            told = self._gradients()
+        elif self.trial.level.startswith("update"):
+            told = self._training() or self._inputs() or self._values()
+        else:
+            told = self._values()
+        quantity, leaf = self.apart[0]
+        names = lambda found: tuple(_name(own) for own in found)[:8]
+        return Divergence(
+            self.trial.twin.name,
+            self.trial.level,
+            quantity,
+            leaf,
+            told.torch,
+            told.jax,
+            told.kind,
+            told.cause,
+            told.relation,
+            None,
+            names(self.apart),
+            names(self.trial.agreeing(self.found)),
+            told.notes,
+        )
+
+    def _paired(self) -> Values:
+        if self.values is None:
+            self.values = Values(self.trial)
+        return self.values
+
+    # Values
+
+    def _values(self) -> _Told:
+        values = self._paired()
+        if (odd := self._structure()) is not None:
+            return odd
+        told = all(quantity in ("info", "metrics") for quantity, _ in self.apart) or not values.region
+        if told and (found := values.returned()) is not None:
+            return self._returned(*found)
+        guilty = values.guilty()
+        if guilty is not None and (blamed := values.cause(guilty)) is not None:
+            return self._told(guilty, blamed)
+        if guilty is not None and (names := values.read_in_jax_alone(guilty)):
+            return self._told(guilty, None, f"JAX reads {names} here, torch does not")
+        late = guilty is None or guilty.point.number in values.roots
+        late = late or not all(values.has_partner(n) for n in guilty.point.reads)
+        if (found := values.stale() or values.exchanged()) is not None or (
+            late and (found := values.cause_anywhere() or values.exchanged()) is not None
+        ):
+            return self._at(*found)
+        if (told := self._inputs()) is not None:
+            return told
+        if late and (first := values.partly_guilty()) is not None:
+            return self._told(first, values.cause(first))
+        if (found := values.returned()) is not None:
+            return self._returned(*found)
+        return self._told(guilty, None) if guilty is not None else self._first_suspect()
+
+    def _structure(self) -> _Told | None:
+        """Results that only one half has, or in another type or shape."""
+        for quantity, name in self.apart:
+            ours = self.found.get(quantity, {}).get(name)
+            theirs = self.trial.expected.get(quantity, {}).get(name)
+            places = self._result_places(quantity, name)
+            if ours is None or theirs is None:
+                side = "JAX" if ours is None else "torch"
+                return _Told(*places, kind="missing", cause=f"only {side} returns {name or quantity}")
+            if ours.shape != theirs.shape:
+                return _Told(*places, kind="shape", cause=f"the shape: torch {ours.shape}, JAX {theirs.shape}")
+            if ours.dtype != theirs.dtype and "f" in ours.dtype.kind + theirs.dtype.kind:
+                return _Told(*places, kind="cast", cause=f"the type: torch {ours.dtype}, JAX {theirs.dtype}")
+        return None
+
+    def _result_places(self, quantity: str, name: str) -> tuple[Place | None, Place | None]:
+        """Where a result was computed last."""
+        values = self._paired()
+        number = values.watch.number_of(values.side.results.get((quantity, name)))
+        if number is None:  # the other half has another name for it: look at what is returned beside it
+            beside = [values.watch.number_of(leaf) for leaf in values.side.results.values()]
+            number = next((n for n in reversed(beside) if n is not None), None)
+        key = name if name in values.program.outputs else name.removeprefix("output.")
+        out = values.program.outputs.get(key, next(iter(values.program.outputs.values())) if key == "output" else None)
+        return (
+            None if number is None else torch_place(values.points[number]),
+            None if out is None else jax_place(values.jax_points.get(out)),
+        )
+
+    def _returned(self, leaf: Leaf, theirs: Point, ours: Point | None) -> _Told:
+        cause = f"JAX returns {self._paired().describe(theirs.number)} as {leaf[1]}"
+        torch, jax = self._result_places(*leaf)
+        return _Told(torch if ours is None else torch_place(ours), jax, kind="returned", cause=cause)
+
+    def _moves_still(self) -> bool:
+        """Whether the torch half moves parameters that it does not train."""
+        return any(np.any(self.found[q].get(name, 0)) for q, name in self.apart if q.startswith("change"))
+
+    def _told(self, guilty: Guilty, blamed: Blamed | None, words: str = "") -> _Told:
+        values = self._paired()
+        sizes = {n for p in (guilty.point, *(values.points[r] for r in guilty.point.reads)) for n in p.value.shape}
+        sizes |= {p.value.size for p in (values.points[r] for r in guilty.point.reads)}
+        compared = "" if guilty.jax is None else relation(guilty.point.value, guilty.jax.value, sizes)
+        if blamed is not None:
+            kind, text = blamed.cause.kind, blamed.cause.text
+        else:
+            kind, text = ("operand", words) if words else self._by_relation(guilty, compared)
+        notes = () if guilty.whole else ("other places differ later: mend this one and look again",)
+        place = torch_place(guilty.point if blamed is None else blamed.point)
+        return _Told(place, jax_place(guilty.jax), kind, text, compared, notes)
+
+    def _by_relation(self, guilty: Guilty, compared: str) -> tuple[str, str]:
+        """A cause from numbers alone: a factor, a constant, or other operands."""
+        if "sum for a mean" in compared or "mean for a sum" in compared:
+            return "reduction", compared
+        if "other sign" in compared:
+            return "sign", compared
+        if " times torch" in compared:
+            return self._constant(guilty) or ("factor", compared)
+        if (words := self._paired().operands_apart(guilty)) != "":
+            return "operand", f"other operands: {words}"
+        if " plus " in compared:
+            return "constant", compared
+        return "", ""
+
+    def _constant(self, guilty: Guilty) -> tuple[str, str] | None:
+        """The constants of a product, when it is one of a tensor and a number."""
+        numbers = [a for a in guilty.call.args[:2] if isinstance(a, int | float)]
+        if guilty.jax is None or guilty.call.name not in ("mul", "mul_", "rmul") or len(numbers) != 1:
+            return None
+        ours, theirs = guilty.point.value, guilty.jax.value
+        at = np.abs(ours).argmax()
+        other = numbers[0] * theirs.ravel()[at] / ours.ravel()[at]
+        return "constant", f"the constant of {guilty.call.name}: torch {numbers[0]:.10g}, JAX {other:.10g}"
+
+    def _at(self, call: Call, point: Point, cause: Cause) -> _Told:
+        values = self._paired()
+        try:
+            _, side = self.trial.run({call.number: cause.change})
+            given = side.watch.changed[call.number]
+            partners = values.jax_index.find(given.detach().numpy()) if hasattr(given, "detach") else []
+        except Exception:  # what is changed may make the user's code raise anything
+            partners = []
+        partners = [n for n in partners if values.jax_points[n].lines]
+        theirs = values.jax_points[partners[0]] if partners else values.nearest(point)
+        return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
+
+    def _first_suspect(self) -> _Told:
+        values = self._paired()
+        if not values.suspects:
+            return _Told(notes=("the torch half computes this outside of torch functions",))
+        _, point = values.suspects[0]
+        theirs = values.nearest(point)
+        compared = "" if theirs is None else relation(point.value, theirs.value, point.value.shape)
+        return _Told(torch_place(point), jax_place(theirs), relation=compared)
+
+    # Inputs
+
+    def _inputs(self) -> _Told | None:
+        for cause in input_causes(self.trial):
+            others: dict[str, Any] = {"batches": cause.batches} if cause.batches is not None else {}
+            others |= {"weights": cause.weights} if cause.weights is not None else {}
+            if self.trial.heals(**others):
+                return self._input_told(cause)
+        return None
+
+    def _input_told(self, cause: InputCause) -> _Told:
+        """The places where the halves first read the input."""
+        values = self._paired()
+        own = {p.number for p in values.points.values() if p.name in cause.names}
+        reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
+        torch = None if reader is None else torch_place(reader)
+        return _Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
+
+    def _reader_in_jax(self, names: Collection[str]) -> Point | None:
+        """The first equation that reads an input."""
+        values = self._paired()
+        own = {n for name, n in values.program.inputs.items() if name in names}
+        return next((p for p in values.jax_points.values() if own & set(p.reads) and p.lines), None)
+
+    # Gradients
+
+    def _gradients(self) -> _Told:
+        values = self._paired()
+        if (found := gradient_cause(values)) is None:
+            return replace_notes(self._leaves_without_gradient())
+        call, point, cause = found
+        partners = [values.jax_points[n] for n in values.matched[point.number] if values.jax_points[n].lines]
+        stops = [p for p in partners if p.operation == "stop_gradient"]
+        theirs = next(iter(stops or partners), None)
+        if not stops and np.ptp(point.value) == 0:  # zeros are everywhere
+            theirs = self._reader_in_jax({values.points[n].name for n in point.reads})
+        return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
+
+    def _leaves_without_gradient(self) -> _Told:
+        """Parameters that one half gives no gradient."""
+        none = {"torch": [], "JAX": []}
+        for quantity, name in self.apart:
+            ours, theirs = self.found[quantity].get(name), self.trial.expected[quantity].get(name)
+            if ours is not None and theirs is not None and bool(np.any(ours)) != bool(np.any(theirs)):
+                none["JAX" if np.any(ours) else "torch"].append(name)
+        values = self._paired()
+        for side, names in none.items():
+            if names and len(names) == len(self.apart):
+                own = {p.number for p in values.points.values() if p.name in names}
+                reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
+                text = f"a detach: {side} gives no gradient to {', '.join(names[:4])}"
+                place = None if reader is None else torch_place(reader)
+                return _Told(place, jax_place(self._reader_in_jax(names)), "detach", text)
+        return _Told()
+
+    # Training
+
+    def _training(self) -> _Told | None:
+        place = Place("optimizer", optimizer_place(self.trial.twin))
+        module = self.trial.twin.torch
+        trained = {name for name, p in module.named_parameters() if p.requires_grad}
+        if not any(name in trained or not q.startswith(("change", "metrics")) for q, name in self.apart):
+            still = {name for name, p in module.named_parameters() if not p.requires_grad}
+            if not all(name in still for q, name in self.apart if q.startswith("change")) or self._moves_still():
+                return None  # the optimiser has done its work: what differs is moved by others
+        if (found := by_leaves(self.trial, self.found)) is not None:
+            return _Told(place, None, *found)
+        for cause in training_causes(self.trial):
+            with cause.while_running:
+                healed = self.trial.heals(twin=cause.twin)
+            if healed:
+                return _Told(place, None, cause.kind, cause.text)
+        found = by_rate(self.trial, self.found) or self.known
+        return None if found is None else _Told(place, None, *found)
+
+
+def replace_notes(told: _Told) -> _Told:
+    """A remark where nothing was found."""
+    if not told.cause:
+        told.notes = ("values agree, gradients do not, and no single detach or kink explains it",)
+    return told
+
+
+def _name(leaf: Leaf) -> str:
+    quantity, name = leaf
+    return name if quantity in ("info", "metrics", "loss", "output") and name else f"{quantity}.{name}".rstrip(".")

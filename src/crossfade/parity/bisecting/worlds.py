@@ -1,0 +1,340 @@
+"""Where environments and rollouts part: the host's variables against JAX's equations.
+
+The host half is NumPy or plain Python, so the search runs in JAX: the first equation that, given the value of one of
+the host's variables, makes the difference vanish.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...bridge.mapping import Mapping
+from ..arrays import jax_tree, leaves, precision
+from ..env import copy_state
+from ..levels import Levels
+from ..twin import Twin
+from .divergence import Divergence, Place
+from .equations import Equation, Program, record, trace
+from .host import HostValues
+from .pairing import Index
+from .points import Point, ancestors
+from .values import jax_place, relation
+
+SUSPECTS, CANDIDATES = 400, 30
+RANDOM = ("random_bits", "threefry2x32", "random_split", "random_fold_in")
+
+
+def bisect_world(twin: Twin, mapping: Mapping, level: str) -> Divergence | None:
+    """The first place where two environments, or two rollouts, part."""
+    with precision("float64"):
+        return _env(twin) if level == "env" else _rollout(twin, mapping)
+
+
+def _env(twin: Twin) -> Divergence | None:
+    """The reset, then step by step, each from the same state."""
+    from ...random import numpy as random
+
+    first, second = twin.half("env", "torch"), twin.half("env", "jax")
+    key, jax_key = random.key(twin.seed), jax.random.key(twin.seed)
+    with HostValues() as host:
+        state = first.reset(key)
+    jax_state = second.reset(jax_key)
+    if apart := _apart(leaves(state, ""), leaves(jax_state, "")):
+        return _Search(twin, "env", "reset", apart, host, leaves(state, ""), second.reset, (jax_key,)).search()
+    for number, action in enumerate(np.asarray(twin.actions)):
+        jax_state = copy_state(leaves(state, ""), jax_state)
+        given = jax_tree(action, "float64")
+        with HostValues() as host:
+            state, outputs = first.step(state, action)
+        ours = leaves((state, outputs), "")
+        if apart := _apart(ours, leaves(second.step(jax_state, given), "")):
+            quantity = "state" if apart[0].startswith("0") else "outputs"
+            found = _Search(twin, "env", quantity, apart, host, ours, second.step, (jax_state, given)).search()
+            return _at(found, number + 1)
+    return None
+
+
+def _at(found: Divergence, step: int) -> Divergence:
+    from dataclasses import replace
+
+    return replace(found, notes=(*found.notes, f"in step {step}, the first that differs"))
+
+
+def _rollout(twin: Twin, mapping: Mapping) -> Divergence | None:
+    levels = Levels(twin, mapping, "float64", (1,))
+    theirs = levels.jax.rollout(levels.weights)["trajectory"]
+    with HostValues() as host:
+        ours = levels.torch.rollout(levels.weights)["trajectory"]
+    apart = _apart(ours, theirs)
+    if not apart:
+        return None
+    model = levels.jax.model(levels.weights) if twin.jax is not None else None
+    half = twin.half("rollout", "jax")
+    function = lambda key: half(model, key)
+    return _Search(twin, "rollout", "trajectory", apart, host, ours, function, (jax.random.key(twin.seed),)).search()
+
+
+def _apart(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> list[str]:
+    names = (*ours, *(name for name in theirs if name not in ours))
+    return [n for n in names if n not in ours or n not in theirs or not _equal(ours[n], theirs[n])]
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.shape != b.shape:
+        return False
+    return bool(np.allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), 1e-9, 1e-12, equal_nan=True))
+
+
+class _Search:
+    def __init__(
+        self,
+        twin: Twin,
+        level: str,
+        quantity: str,
+        apart: list[str],
+        host: HostValues,
+        ours: dict[str, np.ndarray],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+    ):
+        self.twin, self.level, self.quantity, self.apart, self.host = twin, level, quantity, apart, host
+        self.ours, self.function, self.args = ours, function, args
+
+    def search(self) -> Divergence:
+        """The equation and the variable that belong together, and what turns one into the other."""
+        try:
+            self.program = trace(self.function, *self.args)
+            self.points = record(self.program, jax.tree.leaves(self.args))
+        except Exception as error:  # a half may run on the host in parts, and raise anything when it is traced
+            return self._told(self._host_place(), None, notes=(f"JAX could not trace it: {type(error).__name__}",))
+        self.index = Index(self.host.points.values())
+        found = self._guilty() or self._random()
+        if found is None:
+            return self._told(self._host_place(), self._output_place())
+        point, variable = found
+        kind, cause = self._cause(point, variable)
+        compared = relation(variable.value, point.value, variable.value.shape)
+        return self._told(
+            Place(_word(variable), variable.where, "", variable.lines), jax_place(point), kind, cause, compared
+        )
+
+    def _told(
+        self,
+        ours: Place | None,
+        theirs: Place | None,
+        kind: str = "",
+        cause: str = "",
+        compared: str = "",
+        notes: tuple[str, ...] = (),
+    ) -> Divergence:
+        agree = tuple(name for name in self.ours if name not in self.apart)
+        first = self.apart[0]
+        return Divergence(
+            self.twin.name,
+            self.level,
+            self.quantity,
+            first,
+            ours,
+            theirs,
+            kind,
+            cause,
+            compared,
+            None,
+            tuple(self.apart[:8]),
+            agree[:8],
+            notes,
+        )
+
+    def _host_place(self) -> Place | None:
+        """The last variable that held what the host returns."""
+        value = self.ours.get(self.apart[0])
+        held = [p for p in self.host.points.values() if value is not None and _equal(p.value, value)]
+        held = held or [p for p in self.host.points.values() if p.operation.rpartition(".")[2] == _last(self.apart[0])]
+        return Place(_word(held[0]), held[0].where, "", held[0].lines) if held else None
+
+    def _output_place(self) -> Place | None:
+        number = self.program.outputs.get(self.apart[0])
+        return None if number is None else jax_place(self.points.get(number))
+
+    def _random(self) -> tuple[Point, Point] | None:
+        """Random numbers that the host does not draw: the first equation that draws them."""
+        roots = [n for name in self.apart if (n := self.program.outputs.get(name)) is not None]
+        before = {m for n in roots if n in self.points for m in ancestors(self.points, n)}
+        for equation in self.program.equations:
+            number = equation.outputs[0]
+            if number not in before or equation.name not in RANDOM or number not in self.points:
+                continue
+            drawn = self.points[number]
+            if drawn.value.size > 1 and not self.index.find(drawn.value) and self._draws():
+                like = [
+                    p
+                    for p in self.host.points.values()
+                    if p.value.dtype.kind == "u" and p.value.size == drawn.value.size
+                ]
+                return drawn, like[-1] if like else next(iter(self.host.points.values()))
+        return None
+
+    def _draws(self) -> bool:
+        return any("random" in p.where for p in self.host.points.values())
+
+    def _guilty(self) -> tuple[Point, Point] | None:
+        roots = [n for name in self.apart if (n := self.program.outputs.get(name)) is not None and n in self.points]
+        before = {m for n in roots for m in ancestors(self.points, n)}
+        made = {n: e for e in self.program.equations for n in e.outputs}
+        suspects = [n for n in sorted(before) if n in made and self.points[n].lines][-SUSPECTS:]
+        run = _substituting(self.program, suspects, self.points)
+        for number in suspects:
+            for variable in self._candidates(self.points[number]):
+                found = run(jax.tree.leaves(self.args), number, variable.value)
+                if all(name in found and _equal(self.ours[name], found[name]) for name in self.ours):
+                    return self.points[number], variable
+        return None
+
+    def _candidates(self, point: Point) -> Iterator[Point]:
+        seen: list[np.ndarray] = []
+        for variable in self.host.points.values():
+            value = variable.value
+            alike = value.shape == point.value.shape and (value.dtype.kind == "b") == (point.value.dtype.kind == "b")
+            if alike and not _equal(value, point.value) and not any(_equal(value, other) for other in seen):
+                seen.append(value)
+                yield variable
+            if len(seen) >= CANDIDATES:
+                return
+
+    def _cause(self, point: Point, variable: Point) -> tuple[str, str]:
+        """What makes the equation give the host's value."""
+        equation = next(e for e in self.program.equations if point.number in e.outputs)
+        if equation.name in RANDOM:
+            return "key", "JAX draws its random numbers from another key"
+        for kind, text, value in _alternatives(self.program, equation, self.points, self.host):
+            if value is not None and _equal(np.asarray(value), variable.value):
+                return kind, text
+        reads = [self.points[n].operation for n in ancestors(self.points, point.number) if n in self.points]
+        if any(name in RANDOM for name in reads) and equation.name in (
+            "select_n",
+            "argmax",
+            "gather",
+            "convert_element_type",
+        ):
+            return "operand", f"JAX gives {_word(variable)} by {equation.name} of other values"
+        return "", ""
+
+
+def _substituting(
+    program: Program, suspects: list[int], points: dict[int, Point]
+) -> Callable[[list[Any], int, np.ndarray], dict[str, np.ndarray]]:
+    """The outputs with one value replaced. Compiled once: every suspect asks whether it is its turn."""
+    kinds = {n: (points[n].value.shape, str(points[n].value.dtype)) for n in suspects}
+
+    def evaluate(args: list[Any], turn: Any, given: dict[str, Any]) -> list[Any]:
+        values: list[Any] = [None] * program.count
+        for number, constant in program.constants.items():
+            values[number] = constant
+        for number, arg in zip(program.inputs.values(), args, strict=True):
+            values[number] = arg
+        for equation in program.equations:
+            found = equation.apply(*(values[i] for i in equation.inputs))
+            for number, value in zip(equation.outputs, found, strict=True):
+                if number in kinds:
+                    value = jnp.where(turn == number, given[str(kinds[number])], value)
+                values[number] = value
+        return [values[n] for n in program.outputs.values()]
+
+    compiled = jax.jit(evaluate)
+    empty = {str(kind): jnp.zeros(kind[0], kind[1]) for kind in set(kinds.values())}
+
+    def run(args: list[Any], number: int, value: np.ndarray) -> dict[str, np.ndarray]:
+        given = {**empty, str(kinds[number]): jnp.asarray(value).astype(kinds[number][1])}
+        outputs = compiled(args, jnp.asarray(number), given)
+        return leaves(dict(zip(program.outputs, outputs, strict=True)), "")
+
+    return run
+
+
+COMPARISONS = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "rem": np.mod,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+Alternative = tuple[str, str, Any]
+
+
+def _alternatives(
+    program: Program, equation: Equation, points: dict[int, Point], host: HostValues
+) -> Iterator[Alternative]:
+    """What the equation might have given instead, by kind and in words."""
+    values = [points[n].value if n in points else np.asarray(program.constants.get(n, 0)) for n in equation.inputs]
+    own = points[equation.outputs[0]].value
+    name = equation.name
+    if own.dtype.kind == "b":
+        yield "mask", f"the result of {name} is inverted in JAX", ~own
+    else:
+        yield "sign", f"the result of {name} has the other sign in JAX", -own
+        for by in (-1, 1):
+            yield "constant", f"the result of {name} is {'one higher' if by < 0 else 'one lower'} in JAX", own + by
+        yield "order", f"the result of {name} is in reversed order in JAX", own[::-1] if own.ndim else own
+        for factor in (0.5, 2.0):
+            yield "factor", f"the result of {name} is {1 / factor:g} times the host's in JAX", own * factor
+    for family, kind in ((COMPARISONS, "comparison"), (BINARY, "operation")):
+        if name in family and len(values) == 2:
+            for other, function in family.items():
+                if other != name:
+                    yield kind, f"the {kind}: host {other}, JAX {name}", function(*values)
+            for at in (0, 1):
+                for by in (-1, 1):
+                    moved = [v + by if i == at and v.dtype.kind != "b" else v for i, v in enumerate(values)]
+                    yield (
+                        "constant",
+                        f"operand {at + 1} of {name} is {'one higher' if by < 0 else 'one lower'} in JAX",
+                        family[name](*moved),
+                    )
+            for at in (0, 1):
+                yield "left out", f"{name} is only in JAX", values[at]
+    if name == "clamp":
+        low, x, high = values
+        for text, bounds in (
+            ("lower", (low + 1, high)),
+            ("lower", (low - 1, high)),
+            ("upper", (low, high - 1)),
+            ("upper", (low, high + 1)),
+        ):
+            yield "clamp", f"the {text} bound of the clamp", np.clip(x, *bounds)
+    if name == "select_n" and len(values) == 3:
+        yield "mask", "the condition of where is inverted in JAX", np.where(values[0], values[1], values[2])
+    shape = own.shape
+    for variable in host.points.values():
+        for at, value in enumerate(values):
+            if variable.value.shape == value.shape and name in (BINARY | COMPARISONS):
+                moved = [variable.value if i == at else v for i, v in enumerate(values)]
+                family = BINARY | COMPARISONS
+                found = family[name](*moved)
+                if found.shape == shape:
+                    yield (
+                        "operand",
+                        f"operand {at + 1} of {name}: the host reads {_word(variable)}, JAX another value",
+                        found,
+                    )
+
+
+def _word(point: Point) -> str:
+    return point.operation
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,193 @@
+"""`bisect` names the operation, the line of both halves and the cause; on clean twins it finds nothing."""
+
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from mutants import CLEAN, MUTANTS
+from mutants_losses import ppo, sac, td
+from mutants_nets import trunk
+from mutants_updates import descent, learner
+from mutants_worlds import grid
+from parity_halves import draw, linear, make_twin, seeded
+from torch import nn
+
+from crossfade.cli import main
+from crossfade.errors import UsageError
+from crossfade.parity import Divergence, Verdict, bisect, check
+from default_run import few
+
+SMALL = ("trunk", "sac", "grid")
+
+
+def found(twin, level, **options) -> Divergence:
+    divergence = bisect(twin, level, **options)
+    assert divergence is not None
+    return divergence
+
+
+# Where and why
+
+
+@pytest.mark.parametrize(
+    ("bug", "operation", "line", "jax_line", "cause"),
+    [
+        ("LayerNorm eps 1e-6", "layer_norm", "self.norm(self.fc1(x))", "jnp.sqrt(var + eps)", "torch 1e-05, JAX 1e-06"),
+        ("GELU by its tanh approximation", "gelu", "F.gelu(", "jax.nn.gelu", "JAX by its tanh approximation"),
+        ("LayerNorm after the activation", "layer_norm", "self.norm(", "", "JAX gelu then layer_norm"),
+        pytest.param("square kernel not transposed", "linear", "self.fc1(x)", "", "transposed", marks=pytest.mark.slow),
+        ("activation forgotten", "tanh", "torch.tanh", "", "tanh is left out in JAX"),
+    ],
+)
+def test_a_bug_in_a_layer_is_named(bug, operation, line, jax_line, cause):
+    divergence = found(trunk(bug), "forward")
+    assert divergence.torch is not None and divergence.torch.operation == operation
+    assert line in divergence.torch.source
+    assert cause in divergence.cause
+    assert divergence.jax is not None and jax_line in divergence.jax.source
+
+
+@pytest.mark.parametrize(
+    ("make", "bug", "line", "kind"),
+    [
+        (ppo, "advantage normalised with ddof 0", "advantage.std()", "ddof"),
+        pytest.param(ppo, "sum for mean", ".square().mean()", "reduction", marks=pytest.mark.slow),
+        pytest.param(td, "truncation not bootstrapped", 'b["terminal"]', "operand", marks=pytest.mark.slow),
+    ],
+)
+def test_a_bug_in_a_loss_is_named(make, bug, line, kind):
+    divergence = found(make(bug), "loss")
+    assert divergence.kind == kind and divergence.torch is not None and line in divergence.torch.source
+
+
+def test_a_sum_for_a_mean_is_told_as_the_size_of_the_batch_and_what_agrees_is_listed():
+    divergence = found(ppo("sum for mean"), "loss")
+    assert "exactly 6 times torch" in divergence.relation
+    assert divergence.differ == ("loss",) and set(divergence.agree) == {"entropy", "ratio"}
+
+
+@pytest.mark.parametrize(
+    ("make", "bug", "line", "words"),
+    [
+        (td, "missing stop_gradient on the target", "backup = ", "torch computes this without gradients"),
+        (sac, "sample for rsample", "u = mean + std", "JAX stops the gradient"),
+        pytest.param(ppo, "ratio detached", "ratio = torch.exp", "JAX stops the gradient", marks=pytest.mark.slow),
+        (ppo, "clamp halves the gradient at its bound", "log_std.clamp", "half the gradient"),
+    ],
+)
+def test_gradients_that_part_at_equal_losses_are_found(make, bug, line, words):
+    divergence = found(make(bug), "grad")
+    assert divergence.torch is not None and line in divergence.torch.source
+    assert words in divergence.cause
+
+
+@pytest.mark.parametrize(
+    ("twin", "level", "kind", "step"),
+    [
+        (lambda: descent("adam", "Adam eps left at its default"), "update", "eps", None),
+        (lambda: descent("adamw", "Adam with decay for AdamW"), "update", "weight decay", None),
+        pytest.param(
+            lambda: learner("EMA with tau and 1 - tau exchanged"), "update", "momentum", None, marks=pytest.mark.slow
+        ),
+        (lambda: descent("cosine", "cosine schedule flat after its end"), "updates", "lr", 5),
+    ],
+)
+def test_updates_that_part_are_explained(twin, level, kind, step):
+    divergence = found(twin(), level, steps=(1, 6))
+    assert divergence.kind == kind and divergence.step == step
+    assert divergence.torch is not None and divergence.torch.where
+
+
+def test_environments_are_searched_too():
+    divergence = found(grid("cost with the wrong sign"), "env")
+    assert divergence.kind == "sign" and divergence.leaf == "1.reward"
+    assert divergence.jax is not None and "cost = 0.1" in divergence.jax.source
+    assert divergence.torch is not None and "reward = 1.0 if goal" in divergence.torch.source
+
+
+@pytest.mark.slow
+def test_the_body_of_a_scan_is_searched():
+    def torch_loss(net, b):
+        h, total = torch.zeros(4), 0.0
+        for x in b["x"]:
+            h = torch.tanh(net.fc(x) + 0.9 * h)
+            total = total + h.square().mean()
+        return total
+
+    def jax_loss(p, b):
+        def step(h, x):
+            h = jnp.tanh(linear(p["fc"], x[None])[0] + 0.8 * h)
+            return h, jnp.square(h).mean()
+
+        return jax.lax.scan(step, jnp.zeros(4), b["x"])[1].sum()
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 4)
+
+    twin = make_twin("scan", seeded(Recurrent), batch={"x": draw(5, 3)}, loss=(torch_loss, jax_loss))
+    divergence = found(twin, "loss")
+    assert divergence.torch is not None and "0.9 * h" in divergence.torch.source
+    assert divergence.jax is not None and "0.8 * h" in divergence.jax.source
+
+
+@pytest.mark.parametrize("name", few([n for n, m in CLEAN.items()], *SMALL))
+def test_nothing_is_found_in_clean_twins(name):
+    twin = CLEAN[name]()
+    for level in ("forward", "loss", "grad", "update", "env", "rollout"):
+        if twin.missing(level) is None:
+            assert bisect(twin, level) is None, level
+
+
+def test_all_elements_equal_and_zero_do_not_mislead():
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        module[0].weight.zero_()
+        module[0].bias.fill_(-1.0)  # relu gives zeros
+    twin = make_twin(
+        "zeros", module, lambda p, x: linear(p["2"], jax.nn.relu(linear(p["0"], x))) * 1.5, batch=draw(4, 3)
+    )
+    divergence = found(twin, "forward")
+    assert divergence.torch is not None and divergence.torch.operation == "linear"
+    assert "1.5" in divergence.relation or divergence.kind == "factor"
+
+
+# Words and formats
+
+
+def test_a_report_carries_the_place_in_every_format(tmp_path):
+    report = check(trunk("LayerNorm eps 1e-6"), dtype="float64", bisect=True)
+    assert report.verdict is Verdict.DIFFERENT and report.first is not None
+    assert "Cause: eps of layer_norm: torch 1e-05, JAX 1e-06" in report.text()
+    assert "mutants_nets.py" in report.text()
+    told = json.loads(report.save(tmp_path / "report.json").read_text())["first"]["divergence"]
+    assert told["kind"] == "eps" and told["torch"]["operation"] == "layer_norm"
+    page = report.save(tmp_path / "report.html").read_text()
+    assert "eps of layer_norm: torch 1e-05, JAX 1e-06" in page and "self.norm(self.fc1(x))" in page
+
+
+def test_wrong_usage_is_told():
+    with pytest.raises(UsageError, match=re.escape("Did you mean 'forward'")):
+        bisect(trunk(), "foward")
+    with pytest.raises(UsageError, match="needs loss="):
+        bisect(trunk(), "loss")
+
+
+def test_the_command_line_bisects(tmp_path, capsys):
+    assert main(["parity", f"{__name__}:broken", "--bisect", "--runs-dir", str(tmp_path)]) == 1
+    assert "Cause:" in capsys.readouterr().out
+
+
+def broken():
+    """A twin for the command line."""
+    return trunk("LayerNorm eps 1e-6")
+
+
+def test_the_suite_is_large():
+    assert len(MUTANTS) >= 120
+    assert np.unique([mutant.level for mutant in MUTANTS]).size == 8
