@@ -7,7 +7,7 @@ channels last, heads before or after q, k, v.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations, product
 
 import numpy as np
@@ -62,10 +62,20 @@ def _by_role(torch_shape: Shape, jax_shape: Shape, torch_use: Use, jax_use: Use)
     if any(size(torch_shape, ours[role]) != size(jax_shape, theirs[role]) for role in ours):
         return []
     roles = sorted(ours, key=lambda role: ours[role])
-    rest = [a for a in range(len(torch_shape)) if a not in {a for own in ours.values() for a in own}]
-    first = (*(a for role in roles for a in ours[role]), *rest)
-    held = [a for role in roles for a in theirs[role]]
-    return [turned + chain(torch_shape, first, jax_shape, held) for turned in flips]
+    rest = tuple(a for a in range(len(torch_shape)) if a not in {a for own in ours.values() for a in own})
+    turns = [
+        turned + chain(torch_shape, first + rest, jax_shape, list(held))
+        for first in _inside(ours[role] for role in roles)
+        for held in _inside(theirs[role] for role in roles)
+        for turned in flips
+    ]
+    return list(dict.fromkeys(turns))
+
+
+def _inside(groups: Iterable[Axes]) -> Iterator[Axes]:
+    """Every order of axes within groups that keep their places; the order in memory comes first."""
+    for orders in product(*(permutations(sorted(group)) for group in groups)):
+        yield tuple(axis for order in orders for axis in order)
 
 
 def _grouped(torch_shape: Shape, jax_shape: Shape, theirs: dict[str, Axes], groups: int) -> Ops | None:
@@ -127,12 +137,12 @@ def _by_parts(torch_shape: Shape, jax_shape: Shape) -> Iterator[Ops]:
         held = {axis: [f for f, at in zip(fine, home, strict=True) if at == axis] for axis in coarse}
         if any(math.prod(parts[f] for f in held[axis]) != sizes[axis] for axis in coarse):
             continue
-        if splits:
-            yield chain(torch_shape, tuple(range(len(torch_shape))), jax_shape, [f for a in ours for f in held[a]])
-        else:
-            first = tuple(f for a in theirs for f in held[a])
-            rest = tuple(a for a in range(len(torch_shape)) if a not in first)
-            yield chain(torch_shape, first + rest, jax_shape, list(range(len(jax_shape))))
+        for inside in _inside(tuple(held[axis]) for axis in coarse):
+            if splits:
+                yield chain(torch_shape, tuple(range(len(torch_shape))), jax_shape, list(inside))
+            else:
+                rest = tuple(a for a in range(len(torch_shape)) if a not in inside)
+                yield chain(torch_shape, inside + rest, jax_shape, list(range(len(jax_shape))))
 
 
 def orders_along(shape: Shape, axis: int, torch_factors: set[Shape], jax_factors: set[Shape]) -> Iterator[Ops]:
@@ -146,7 +156,9 @@ def orders_along(shape: Shape, axis: int, torch_factors: set[Shape], jax_factors
 
 
 def _readings(size: int, torch_factors: set[Shape], jax_factors: set[Shape]) -> Iterator[tuple[Shape, Axes]]:
+    """What one axis is read as, and in which order; two axes may also hide q, k and v in the second."""
     for known, factors in ((True, torch_factors), (False, jax_factors)):
+        factors = factors | {(f[0], 3, f[1] // 3) for f in factors if len(f) == 2 and f[1] % 3 == 0 and f[1] > 3}
         for sizes in sorted(f for f in factors if math.prod(f) == size and len(f) <= 4):
             for order in permutations(range(len(sizes))):
                 if len(sizes) < 4 or order in ((1, 2, 3, 0), (3, 0, 1, 2)):  # of an image in space, the channels move

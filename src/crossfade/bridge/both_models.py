@@ -27,6 +27,7 @@ from .transfer import tensor_to_numpy
 from .waiting import Waiting
 
 Apply = Callable[[Any, Any], Any]  # (model, x) -> outputs
+TORCH_RAN = "the torch module"
 
 EXACT, SINGLE = 1e-9, 1e-4  # what two correct ports may differ by, relative, in float64 and in float32
 
@@ -134,7 +135,7 @@ class BothModels:
             if (first := self.tied.get(name, name)) in drawn or first in self.statistics:
                 tensor.data = torch.tensor(self.weights[first], dtype=self.dtype)
         self.args = to_tensors(self.example, self.dtype)
-        with _running("the torch module"), torch.random.fork_rng(devices=[]):
+        with _running(TORCH_RAN), torch.random.fork_rng(devices=[]):
             self.trace: TorchTrace = self._trace_torch(self.args)
 
     def _trace_torch(self, args: Any) -> TorchTrace:

@@ -6,7 +6,7 @@ of them comes first only the values of later layers can tell, so every order is 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from itertools import combinations, permutations
 
@@ -155,16 +155,21 @@ def _choices(groups: list[Group], shapes: dict[str, Shape], total: int) -> Itera
 
 
 def fusable(uses: dict[str, Use], attached: dict[str, str], shapes: dict[str, Shape]) -> list[Group]:
-    """Arrays of one side that could be one on the other, in the order of their use."""
-    groups: dict[tuple, list[str]] = defaultdict(list)
+    """Arrays of one side that could be one on the other, in the order of their use: first those that read the same
+    input, with their biases, then those under one name."""
+    inputs: dict[Hashable, list[str]] = defaultdict(list)
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in [*uses, *(name for name in shapes if name not in uses)]:
         if name not in shapes:
             continue
         if name in uses and uses[name].kind in ("dot", "conv"):
-            groups["same input", uses[name].beside].append(name)
+            inputs[uses[name].beside].append(name)
         above, _, last = name.rpartition(".")
-        groups["same name", above.rpartition(".")[0], last].append(name)
-    found = [tuple(group) for group in groups.values() if 1 < len(group) <= 2 * MOST]
+        names[above.rpartition(".")[0], last].append(name)
     biases = {weight: bias for bias, weight in attached.items() if bias in shapes}
-    found += [tuple(biases[name] for name in group) for group in found if all(name in biases for name in group)]
+    found: list[Group] = []
+    for groups in (inputs.values(), names.values()):
+        kept = [tuple(group) for group in groups if 1 < len(group) <= 2 * MOST]
+        found += kept
+        found += [tuple(biases[name] for name in group) for group in kept if all(name in biases for name in group)]
     return list(dict.fromkeys(found))

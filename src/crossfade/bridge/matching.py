@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import AmbiguousMapping, CrossfadeError, UsageError, nearest
 from .axes import Shape
-from .both_models import Apply, BothModels
+from .both_models import TORCH_RAN, Apply, BothModels
 from .candidates import Candidate, Facts, Item, arrays, single_item, stacked_items, unstacked_items
 from .constants import constants
 from .examples import as_given, layouts
@@ -64,6 +64,8 @@ def match(
         try:
             return _match(torch_module, jax_model, example, given, *how, decided)
         except Exception as error:  # whatever a model raises on an input in a layout that it is not made for
+            if any(TORCH_RAN in note for note in getattr(error, "__notes__", ())):
+                raise
             errors.append(error)
     raise next((error for error in errors if isinstance(error, CrossfadeError)), errors[0])
 

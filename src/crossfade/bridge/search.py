@@ -237,7 +237,7 @@ class Search:
         for point in points:
             entries = tuple(entry for entry in self.best if not point.names.isdisjoint(entry.torch))
             stage = Stage([], point, self._values(point, points))
-            if not self._appear(self._wanted(stage, entries), values):
+            if entries and not self._appear(self._wanted(stage, entries), values):
                 return point
         return None
 
