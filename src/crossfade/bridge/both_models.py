@@ -190,7 +190,22 @@ class BothModels:
     # The JAX side
 
     def _trace_jax(self) -> None:
+        self.wide: Any = np.float64
+        try:
+            self._trace_jax_as()
+        except TypeError as error:  # types that do not fit, a scan that starts from float32 zeros for one
+            self.wide = np.float32
+            try:
+                self._trace_jax_as()
+            except TypeError:
+                raise error from None
+            self.single = f"the JAX model does not run in float64: {str(error).splitlines()[0]}"
+        keyed = self.trace.keyed or self.jax.keyed
+        self.names = pair_outputs(self.trace.outputs, self.jax.outputs, keyed, self.channels_last)
+
+    def _trace_jax_as(self) -> None:
         leaves, form = jax.tree.flatten(to_arrays(self.jax_example))
+        leaves = [leaf.astype(self.wide) if _is_float(leaf) else leaf for leaf in leaves]
         moving = [i for i, leaf in enumerate(leaves) if leaf.ndim and _is_float(leaf)]
         self.inputs = [np.asarray(leaves[i]) for i in moving]
 
@@ -201,9 +216,7 @@ class BothModels:
             return self.apply(model, jax.tree.unflatten(form, given))
 
         with _running("the JAX model"):
-            self.jax: JaxTrace = trace_jax(forward, self.floats, self.inputs)
-        keyed = self.trace.keyed or self.jax.keyed
-        self.names = pair_outputs(self.trace.outputs, self.jax.outputs, keyed, self.channels_last)
+            self.jax: JaxTrace = trace_jax(forward, self._all_leaves({}), self.inputs)
 
     def run_jax(self, leaves: Named[str, Any], factor: float = 1.0) -> Outputs:
         """The JAX outputs by torch's names, with the named leaves in place of the model's own and inputs scaled by
@@ -217,10 +230,10 @@ class BothModels:
         return self.jax.program.advance(wave, self._all_leaves(leaves))[0].values()
 
     def _all_leaves(self, leaves: Named[str, Any]) -> dict[str, np.ndarray]:
-        return {**self.floats, **{p: np.asarray(a, np.float64) for p, a in leaves.items()}}
+        return {path: np.asarray(leaves.get(path, own), self.wide) for path, own in self.floats.items()}
 
     def _scaled_inputs(self, factor: float) -> list[np.ndarray]:
-        return [factor * a if factor != 1.0 and is_continuous(a) else a for a in self.inputs]
+        return [self.wide(factor) * a if factor != 1.0 and is_continuous(a) else a for a in self.inputs]
 
     def difference(self, ours: Outputs, theirs: Outputs, left_out: Literal["none", "torch", "both"] = "none") -> float:
         """The largest relative difference between a torch result and a JAX result."""

@@ -62,13 +62,14 @@ def scaled(args: Any, factor: float) -> Any:
 def layouts(module: nn.Module, example: Any, channels_first: bool) -> list[Any]:
     """The examples that a JAX model may want for torch's: None for the same, and one with the channels of images last.
 
-    The likelier comes first; `channels_first` says which.
+    The likelier comes first; `channels_first` says which. An example is also given where only outputs are images.
     """
     given = as_given(example)
     most = max((np.ndim(leaf) for leaf in jax.tree.leaves(given)), default=0)
-    convolves = any(isinstance(child, _ConvNd) for child in module.modules())
-    if most < 3 or not convolves:
+    if not any(isinstance(child, _ConvNd) for child in module.modules()):
         return [None]
+    if most < 3:
+        return [None if channels_first else given]
     last: Callable[[Any], Any] = lambda leaf: np.moveaxis(leaf, 1, -1) if np.ndim(leaf) == most else leaf
     moved = jax.tree.map(last, given)
     return [None, moved] if channels_first else [moved, None]

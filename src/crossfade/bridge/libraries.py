@@ -185,9 +185,20 @@ def _linen(model: Any) -> JaxModel | None:
     params = variables["params"]
     rest = {name: collection for name, collection in variables.items() if name != "params"}
 
+    def wide_carry(run, args, kwargs, context):
+        """A recurrent layer starts from float32 zeros whatever its inputs: here they get the type of the inputs."""
+        layer = context.module
+        if isinstance(layer, linen.RNN) and context.method_name == "__call__" and kwargs.get("initial_carry") is None:
+            inputs = args[0]
+            time = inputs.ndim - 1 - layer.cell.num_feature_axes if not layer.time_major else 0
+            start = layer.cell.initialize_carry(jax.random.key(0), inputs.shape[:time] + inputs.shape[time + 1 :])
+            kwargs = kwargs | {"initial_carry": jax.tree.map(lambda leaf: leaf.astype(inputs.dtype), start)}
+        return run(*args, **kwargs)
+
     def call(model, x):
         module, variables = model
-        return module.apply(variables, *(x if isinstance(x, tuple) else (x,)))
+        with linen.intercept_methods(wide_carry):
+            return module.apply(variables, *(x if isinstance(x, tuple) else (x,)))
 
     return JaxModel("linen", params, rest, lambda params, rest: (module, {"params": params, **rest}), call)
 

@@ -84,7 +84,8 @@ class Search:
     def _begin(self) -> Attempt:
         """Leaves that no item could go to keep the model's own values."""
         wanted = {path for item in self.items for candidate in item.candidates for path in candidate.leaves}
-        alone = {path: leaf for path, leaf in self.both.floats.items() if path not in wanted | paths(self.fixed)}
+        wanted |= paths(self.fixed)
+        alone = {p: np.asarray(leaf, self.both.wide) for p, leaf in self.both.floats.items() if p not in wanted}
         wave = self.program.begin(self.both.inputs)
         return Attempt(self.fixed, self.program.advance(wave, alone | self.leaves(self.fixed))[0], self.fixed)
 
@@ -224,7 +225,7 @@ class Search:
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the weights of the first draw."""
-        return leaves_of(entries, self.both.weights)
+        return {p: np.asarray(a, self.both.wide) for p, a in leaves_of(entries, self.both.weights).items()}
 
     def first_difference(self) -> Point | None:
         """The first value of torch that does not appear in JAX under the best attempt, on the draw that differs."""
