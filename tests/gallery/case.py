@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+CONSTANTS = ("mask", "action_scale", "action_bias")  # buffers that keep their values
+
 
 @dataclass(frozen=True)
 class Case:
@@ -28,7 +30,7 @@ class Case:
         module = self.torch()
         with torch.no_grad():
             for name, tensor in module.state_dict().items():
-                if tensor.is_floating_point() and not name.endswith("mask"):
+                if tensor.is_floating_point() and not name.endswith(CONSTANTS):
                     tensor.uniform_(0.5, 1.5) if "var" in name else tensor.normal_(0.0, 0.3)
         return module
 

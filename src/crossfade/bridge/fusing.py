@@ -10,7 +10,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from itertools import combinations, permutations
 
-from .arrangements import Ops, reorder
+import numpy as np
+
+from .arrangements import Arrangement, Ops, reorder
 from .axes import Shape
 from .candidates import Candidate, Facts, Item
 from .dataflow_torch import Use
@@ -37,16 +39,32 @@ def split_candidates(name: str, facts: Facts, groups: list[Group]) -> list[Candi
             continue
         parts = [shape[:axis] + (size,) + shape[axis + 1 :] for size in sizes]
         ways = [
-            [ops for ops, cost in facts.arrangements(part, facts.leaves[p], use, facts.jax_uses.get(p)) if cost < 2]
+            facts.arrangements(part, facts.leaves[p], use, facts.jax_uses.get(p))
             for part, p in zip(parts, leaves, strict=True)
         ]
-        for ops in ways[0][:1]:
-            if all(ops in way for way in ways):
-                inner = (each(*ops),) if ops else ()
-                for order in ((), *_gathered(shape, axis, len(leaves), sizes, facts.factors[0])):
-                    rule = Rule(*order, split(axis, *sizes), *inner)
-                    found.append(Candidate((Entry((name,), leaves, rule, "dataflow"),), 1 + bool(order)))
+        if (ops := _common(ways, parts, [facts.leaves[p] for p in leaves])) is not None:
+            inner = (each(*ops),) if ops else ()
+            for order in ((), *_gathered(shape, axis, len(leaves), sizes, facts.factors[0])):
+                rule = Rule(*order, split(axis, *sizes), *inner)
+                found.append(Candidate((Entry((name,), leaves, rule, "dataflow"),), 1 + bool(order)))
     return found
+
+
+def _common(ways: list[list[Arrangement]], given: list[Shape], wanted: list[Shape]) -> Ops | None:
+    """The likeliest arrangement that fits every part; a turn that only a part with axes of size one can do without is
+    done there too."""
+    likely = [[ops for ops, cost in way if cost < 2][:1] for way in ways]
+    if not all(likely):
+        return None
+    for (ops,) in likely:
+        turned = [Rule(*ops).forward((np.empty(shape),))[0].shape for shape in given if _fits(ops, shape)]
+        if turned == wanted:
+            return ops
+    return None
+
+
+def _fits(ops: Ops, shape: Shape) -> bool:
+    return all(op.name != "reshape" or math.prod(op.args[0]) == math.prod(shape) for op in ops)
 
 
 def joined_items(names: set[str], facts: Facts) -> list[Item]:
@@ -97,18 +115,18 @@ def _concatenated(
 ) -> Iterator[Candidate]:
     row = math.prod(middle) // middle[axis]
     sizes = [math.prod(facts.shapes[name]) // row for name in names]
+    parts = [middle[:axis] + (size,) + middle[axis + 1 :] for size in sizes]
+    given = [facts.shapes[name] for name in names]
     ways = [
-        [ops for ops, cost in facts.arrangements(facts.shapes[name], part, facts.torch_uses.get(name), use) if cost < 2]
-        for name, size in zip(names, sizes, strict=True)
-        for part in [middle[:axis] + (size,) + middle[axis + 1 :]]
+        facts.arrangements(shape, part, facts.torch_uses.get(name), use)
+        for name, shape, part in zip(names, given, parts, strict=True)
     ]
-    for ops in ways[0][:1]:
-        if all(ops in way for way in ways):
-            inner = (each(*ops),) if ops else ()
-            last = () if middle == facts.leaves[path] else (reshape(middle, facts.leaves[path]),)
-            for order in ((), *_scattered(middle, axis, len(names), sizes, facts.factors[1])):
-                rule = Rule(*inner, concat(axis, *sizes), *order, *last)
-                yield Candidate((Entry(names, (path,), rule, "dataflow"),), 1 + bool(order))
+    if (ops := _common(ways, given, parts)) is not None:
+        inner = (each(*ops),) if ops else ()
+        last = () if middle == facts.leaves[path] else (reshape(middle, facts.leaves[path]),)
+        for order in ((), *_scattered(middle, axis, len(names), sizes, facts.factors[1])):
+            rule = Rule(*inner, concat(axis, *sizes), *order, *last)
+            yield Candidate((Entry(names, (path,), rule, "dataflow"),), 1 + bool(order))
 
 
 def _gathered(shape: Shape, axis: int, n: int, sizes: list[int], factors: set[Shape]) -> Iterator[Ops]:
