@@ -8,6 +8,7 @@ import torch
 from flax import linen, nnx
 from torch import Tensor, nn
 
+import crossfade.nn as cfnn
 from gallery.case import Case, haiku, keys, normal
 
 HIDDEN = 4
@@ -48,12 +49,12 @@ class LinenPPOLstm(linen.Module):
 
 class EqxPPOLstm(eqx.Module):
     fc: list
-    cell: eqx.nn.LSTMCell
+    cell: eqx.Module
 
-    def __init__(self):
+    def __init__(self, cell: type = eqx.nn.LSTMCell):
         k = keys(4)
         self.fc = [eqx.nn.Linear(i, o, key=key) for (i, o), key in zip([(4, 1), (4, 2), (3, 5)], k, strict=False)]
-        self.cell = eqx.nn.LSTMCell(5, HIDDEN, key=k[3])
+        self.cell = cell(5, HIDDEN, key=k[3])
 
     def __call__(self, x, h, c):
         step = lambda state, x: (lambda new: (new, new[0]))(self.cell(jax.nn.relu(self.fc[2](x)), state))
@@ -174,6 +175,7 @@ class LinenGates(linen.Module):
 
 SEQUENCES = lambda: normal(2, 4, 3)
 STATES = lambda: (normal(4, 2, 3), normal(2, HIDDEN, seed=1), normal(2, HIDDEN, seed=2))
+TIME_FIRST = {"jax_apply": lambda m, x: jax.vmap(m, (1, 0, 0), (1, 1, 0))(*x)}
 PPO = {"torch_apply": lambda agent, x: agent.get_action_and_value(*x)}
 
 CASES = {
@@ -184,11 +186,12 @@ CASES = {
             "linen": LinenPPOLstm,
             "linen optimized": lambda: LinenPPOLstm(linen.OptimizedLSTMCell),
             "equinox": EqxPPOLstm,
+            "equinox two biases": lambda: EqxPPOLstm(cfnn.LSTMCell),
             "haiku": lambda: haiku(haiku_ppo_lstm),
         },
         {"state in the wrong order": lambda: LinenPPOLstm(order="h c")},
         options=PPO,
-        own={"equinox": {"jax_apply": lambda m, x: jax.vmap(m, (1, 0, 0), (1, 1, 0))(*x)}},
+        own=dict.fromkeys(("equinox", "equinox two biases"), TIME_FIRST),
     ),
     "lstm": Case(
         lambda: Layers(nn.LSTM),

@@ -32,7 +32,8 @@ def arrange(
     if math.prod(torch_shape) != math.prod(jax_shape):
         return []
     alike = torch_use is not None and jax_use is not None and torch_use.kind == jax_use.kind
-    if alike and (turns := _by_role(torch_shape, jax_shape, torch_use, jax_use)) is not None:
+    turns = _by_role(torch_shape, jax_shape, torch_use, jax_use) if alike and torch_use and jax_use else None
+    if turns is not None and torch_use is not None:
         axes = {role: own[0] for role in ("in", "out") if len(own := torch_use.axes.get(role, ())) == 1}
         orders = [ops for axis in axes.values() for ops in orders_along(torch_shape, axis, *factors)]
         orders += orders_of_parts(torch_shape, axes["in"], joined, factors[0]) if "in" in axes else ()

@@ -175,6 +175,11 @@ class BothModels:
         args = scaled(self.args, factor)
         return self._with_weights(weights, lambda: self._trace_torch(args))
 
+    def watch_with(self, weights: Named[str, np.ndarray], factor: float, watch: Callable[[Callable], Any]) -> Any:
+        """What `watch` makes of a function that runs the torch module with these weights and scaled inputs."""
+        args = scaled(self.args, factor)
+        return self._with_weights(weights, lambda: watch(lambda: self.torch_apply(self.copy, args)))
+
     def _with_weights(self, weights: Named[str, np.ndarray], run: Callable[[], Any]) -> Any:
         try:
             self._put(weights)

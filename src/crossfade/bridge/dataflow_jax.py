@@ -17,7 +17,7 @@ from jax.extend.core import JaxprEqn, jaxpr_as_fun
 from .axes import Axes, Shape, axis_groups, factors
 from .dataflow_torch import Use
 from .outputs import has_keys, jax_outputs
-from .program_jax import Equation, Program
+from .program_jax import Equation, Program, shape_of
 
 # A leaf under another shape: its path, and for each axis of the view the leaf's own axes (None for a new or cut one).
 View = tuple[str, tuple[Axes | None, ...]]
@@ -60,7 +60,7 @@ def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str,
     paths = sorted(leaves)  # the order in which JAX flattens a dict
     program = Program(closed, paths)
     reader = _Reader()
-    views = {program.slots[p]: (p, tuple((i,) for i in range(np.ndim(leaves[p])))) for p in paths}
+    views: dict[int, View] = {program.slots[p]: (p, tuple((i,) for i in range(np.ndim(leaves[p])))) for p in paths}
     reader.read(program, views)
     for slot in program.outputs:
         if slot in views:
@@ -121,7 +121,7 @@ class _Reader:
         for equation in program.equations:
             eqn, source = equation.eqn, equation.inputs[0] if equation.inputs else -1
             if equation.name == "reshape":
-                self.factors |= factors(eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape)
+                self.factors |= factors(shape_of(eqn.invars[0]), shape_of(eqn.outvars[0]))
             if equation.name == "scan":
                 self._read_scan(equation, views)
             elif equation.name in _VIEWS:
@@ -164,7 +164,7 @@ _VIEWS = {"transpose", "reshape", "squeeze", "broadcast_in_dim", "rev", "convert
 def _view(eqn: JaxprEqn, view: View) -> View:
     """The leaf behind a primitive that only rearranges it."""
     path, axes = view
-    old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    old, new = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
     match eqn.primitive.name:
         case "transpose":
             return path, tuple(axes[i] for i in eqn.params["permutation"])
@@ -198,9 +198,9 @@ def _use(eqn: JaxprEqn, at: int, view: View, beside: Any) -> Use:
         roles = {"out": (out,), "in": (inner,), **{f"space{i}": (s,) for i, s in enumerate(space)}}
     elif name in ("gather", "dynamic_slice", "take"):
         roles = {"in": (0,), "out": (len(axes) - 1,)}
-    elif name == "add" and eqn.invars[1 - at].aval.ndim == 0:
+    elif name == "add" and shape_of(eqn.invars[1 - at]) == ():
         return Use("offset")
     kind = {"dot_general": "dot", "conv_general_dilated": "conv", "gather": "table", "dynamic_slice": "table"}
     own = {role: [axes[i] for i in seen] for role, seen in roles.items() if seen}
-    known = {role: tuple(a for run in runs for a in run) for role, runs in own.items() if None not in runs}
+    known = {role: tuple(a for run in runs for a in run or ()) for role, runs in own.items() if None not in runs}
     return Use(kind.get(name, name), known, beside)

@@ -99,15 +99,16 @@ def _joined(group: Group, lonely: dict[str, Shape], facts: Facts) -> Iterator[Ca
 
 def _flat(shape: Shape, use: Use | None) -> Iterator[tuple[Shape, int, Use | None]]:
     """The leaf with its output axes made one, which axis that is, and the use of that."""
-    out = use.axes.get("out", ()) if use else ()
     if use is None or len(shape) == 1 or use.kind in ("add", "mul"):
         yield (math.prod(shape),), 0, use
-    elif out == tuple(range(out[0], out[0] + len(out))) if out else False:
-        gone = len(out) - 1
-        middle = shape[: out[0]] + (math.prod(shape[a] for a in out),) + shape[out[-1] + 1 :]
-        lower = lambda a: a if a <= out[0] else a - gone
-        axes = {role: tuple(map(lower, own)) for role, own in use.axes.items()} | {"out": out[:1]}
-        yield middle, out[0], replace(use, axes=axes)
+        return
+    out = sorted(use.axes.get("out", ()))
+    if out and out == list(range(out[0], out[-1] + 1)):
+        first, last = out[0], out[-1]
+        middle = shape[:first] + (math.prod(shape[first : last + 1]),) + shape[last + 1 :]
+        lower = lambda a: a if a <= first else a - (last - first)
+        axes = {role: tuple(map(lower, own)) for role, own in use.axes.items()} | {"out": (first,)}
+        yield middle, first, replace(use, axes=axes)
 
 
 def _concatenated(

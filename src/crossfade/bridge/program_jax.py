@@ -69,7 +69,7 @@ class Program:
     def _inline(self, closed: ClosedJaxpr, arguments: list[int]) -> list[int]:
         env = dict(zip(closed.jaxpr.invars, arguments, strict=True))
         env |= {var: self._constant(value) for var, value in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
-        read = lambda v: self._constant(np.asarray(v.val, v.aval.dtype)) if isinstance(v, Literal) else env[v]
+        read = lambda v: self._constant(_literal(v)) if isinstance(v, Literal) else env[v]
         for eqn in closed.jaxpr.eqns:
             inputs = [read(v) for v in eqn.invars]
             body = called(eqn)
@@ -128,6 +128,15 @@ def _run(eqn: JaxprEqn, operands: list) -> list:
     result = eqn.primitive.bind(*operands, **eqn.params)
     results = result if eqn.primitive.multiple_results else [result]
     return [np.asarray(array) if _is_plain(array.dtype) else array for array in results]
+
+
+def shape_of(atom: Any) -> tuple[int, ...]:
+    """The shape of a variable or literal of a jaxpr."""
+    return tuple(atom.aval.shape)
+
+
+def _literal(atom: Any) -> np.ndarray:
+    return np.asarray(atom.val, atom.aval.dtype)
 
 
 def _is_plain(dtype: Any) -> bool:

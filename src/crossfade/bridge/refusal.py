@@ -53,10 +53,12 @@ def _conclusion(both: BothModels, search: Search, held: int, torch_left: list[st
             f"{apart} {where}though they agree on positive weights of size one: look for a bound or a kink that only "
             f"one model has (relu6 for relu, abs, a clamp)"
         )
-    if (point := search.first_difference()) is None:
-        return f"{found}, but the functions differ after the last of them; {apart}."
+    point, operation = search.first_difference()
+    differ = f"the functions differ at {operation}" if operation is not None else "the functions differ"
+    if point is None:
+        return f"{found}, but {differ}, after the last of them; {apart}."
     return (
-        f"{found}, but the functions differ; first difference: what torch computes in {point.where} from "
+        f"{found}, but {differ}; first difference: what torch computes in {point.where} from "
         f"{', '.join(sorted(point.names))}, shape {point.value.shape}, is nowhere in the JAX model. Look there: "
         f"epsilon, activation, padding, the order of layers, the layout of the input (jax_example); {apart}."
     )

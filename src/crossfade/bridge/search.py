@@ -18,6 +18,7 @@ import numpy as np
 
 from .candidates import Candidate, Item
 from .dataflow_torch import Point
+from .locating import Operation, first_differing
 from .mapping import Entry, leaves_of
 from .probing import Gap, Probing
 from .program_jax import Values, Wave
@@ -227,14 +228,17 @@ class Search:
         """The JAX leaves that hold the weights of the first draw."""
         return {p: np.asarray(a, self.both.wide) for p, a in leaves_of(entries, self.both.weights).items()}
 
-    def first_difference(self) -> Point | None:
-        """The first value of torch that does not appear in JAX under the best attempt, on the draw that differs."""
-        if (draw := self.gap.draw) is None:
-            points, weights, factor = self.both.trace.points, self.both.weights, 1.0
-        else:
-            weights, factor = self.both.weights | draw.weights, draw.probe.inputs
-            points = self.both.trace_with(draw.weights, factor).points
-        values = self.both.values_jax(leaves_of(self.best, weights), factor)
+    def first_difference(self) -> tuple[Point | None, Operation | None]:
+        """On the draw that differs, under the best attempt, the first value with a parameter that does not appear in
+        JAX, and the first operation at all."""
+        draw = self.gap.draw
+        changed, factor = ({}, 1.0) if draw is None else (draw.weights, draw.probe.inputs)
+        values = self.both.values_jax(leaves_of(self.best, self.both.weights | changed), factor)
+        appears_there = lambda value: appears(value, values, self.both.tolerance)
+        operation = self.both.watch_with(changed, factor, lambda run: first_differing(run, appears_there))
+        return self._first_point(self.both.trace_with(changed, factor).points, values), operation
+
+    def _first_point(self, points: list[Point], values: Values) -> Point | None:
         for point in points:
             entries = tuple(entry for entry in self.best if not point.names.isdisjoint(entry.torch))
             stage = Stage([], point, self._values(point, points))
