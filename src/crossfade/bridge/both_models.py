@@ -16,15 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map_only
 
-from ..errors import UsageError
 from .dataflow_jax import JaxTrace, trace_jax
 from .dataflow_torch import TorchTrace, trace_torch
 from .draws import first_draw, is_continuous
+from .examples import check_rows, scaled, to_arrays, to_tensors
 from .libraries import open_model
 from .outputs import Outputs, difference, pair_outputs, torch_outputs
 from .transfer import tensor_to_numpy
+from .waiting import Waiting
+
+Apply = Callable[[Any, Any], Any]  # (model, x) -> outputs
+TORCH_RAN = "the torch module"
 
 EXACT, SINGLE = 1e-9, 1e-4  # what two correct ports may differ by, relative, in float64 and in float32
 
@@ -32,15 +35,27 @@ EXACT, SINGLE = 1e-9, 1e-4  # what two correct ports may differ by, relative, in
 class BothModels:
     """A torch module and a JAX model with the example each is run on. Use in a `with` block."""
 
-    def __init__(self, module: nn.Module, jax_model: Any, example: Any, jax_example: Any = None, jax_apply: Any = None):
+    def __init__(
+        self,
+        module: nn.Module,
+        jax_model: Any,
+        example: Any,
+        jax_example: Any = None,
+        jax_apply: Apply | None = None,
+        torch_apply: Apply | None = None,
+        training: bool = False,
+    ):
         self.module = unwrap(module)
         opened = open_model(jax_model)
         self.opened = open_model(opened.complete(jax_model))
-        self.apply: Callable[[Any, Any], Any] = jax_apply or self.opened.call
-        self.example = example if isinstance(example, tuple) else (example,)
+        self.apply: Apply = jax_apply or self.opened.call
+        self.torch_apply: Apply = torch_apply or (lambda module, x: module(*x) if isinstance(x, tuple) else module(x))
+        self.training = training
+        self.example = example
         self.jax_example = example if jax_example is None else jax_example
         self.channels_last = jax_example is not None  # another layout was asked for, so outputs may have it too
-        _check_rows(self.example)
+        self.progress = Waiting("bridge.match: parameters placed")
+        check_rows(self.example)
         state = {n: t for n, t in self.module.state_dict(keep_vars=True).items() if isinstance(t, torch.Tensor)}
         self.shapes = {n: tuple(t.shape) for n, t in state.items()}
         self.tied = _tied(state)
@@ -56,6 +71,11 @@ class BothModels:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
+            stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+            torch.backends.mha.set_fastpath_enabled(False)  # one operation that reads all parameters of a layer
+            if any(hasattr(child, "_orig_mod") for child in self.module.modules()):
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.callback(self.progress.close)
             stack.enter_context(jax.enable_x64(True))
             stack.enter_context(jax.default_device(jax.devices("cpu")[0]))
             self._open()
@@ -103,7 +123,7 @@ class BothModels:
         """Gives the torch copy random weights and traces it. Buffers named `constants` keep the module's values, with
         `decimal` as the shortest decimal numbers that round to them."""
         torch.set_default_dtype(self.dtype)  # for constants created in forward(), and for quotients of integers
-        self.copy = copy.deepcopy(self.module).cpu().to(self.dtype).eval()
+        self.copy = copy.deepcopy(self.module).cpu().to(self.dtype).train(self.training)
         state = self.copy.state_dict(keep_vars=True)
         self.tensors = {n: t for n, t in state.items() if n in self.parameters or n in self.buffers}
         self.own = {n: tensor_to_numpy(t) for n, t in self.tensors.items()}
@@ -114,9 +134,12 @@ class BothModels:
         for name, tensor in state.items():
             if (first := self.tied.get(name, name)) in drawn or first in self.statistics:
                 tensor.data = torch.tensor(self.weights[first], dtype=self.dtype)
-        self.args = tuple(_tensors(a, self.dtype) for a in self.example)
-        with _running("the torch module"), torch.random.fork_rng(devices=[]):
-            self.trace: TorchTrace = trace_torch(self.copy, self.tensors, self.args)
+        self.args = to_tensors(self.example, self.dtype)
+        with _running(TORCH_RAN), torch.random.fork_rng(devices=[]):
+            self.trace: TorchTrace = self._trace_torch(self.args)
+
+    def _trace_torch(self, args: Any) -> TorchTrace:
+        return trace_torch(self.copy, self.tensors, lambda: self.torch_apply(self.copy, args))
 
     @cached_property
     def statistics(self) -> set[str]:
@@ -136,20 +159,26 @@ class BothModels:
     def run_torch(self, weights: Named[str, np.ndarray], factor: float = 1.0, single: bool = False) -> Outputs:
         """The torch outputs with the named weights in place of the first draw's and inputs scaled by `factor`, in
         float32 if `single`."""
-        args = _scaled(self.args, factor)
+        args = scaled(self.args, factor)
         if not single:
-            return self._with_weights(weights, lambda: torch_outputs(self.copy(*args)))
-        narrow = tuple(_tensors(a, torch.float32) for a in args)
+            return self._with_weights(weights, lambda: torch_outputs(self.torch_apply(self.copy, args)))
+        narrow = to_tensors(args, torch.float32)
+        run = lambda: self.torch_apply(copy.deepcopy(self.copy).float(), narrow)
         try:
             torch.set_default_dtype(torch.float32)
-            return self._with_weights(weights, lambda: torch_outputs(copy.deepcopy(self.copy).float()(*narrow)))
+            return self._with_weights(weights, lambda: torch_outputs(run()))
         finally:
             torch.set_default_dtype(self.dtype)
 
     def trace_with(self, weights: Named[str, np.ndarray], factor: float) -> TorchTrace:
         """The trace of the torch module with these weights and inputs scaled by `factor`."""
-        args = _scaled(self.args, factor)
-        return self._with_weights(weights, lambda: trace_torch(self.copy, self.tensors, args))
+        args = scaled(self.args, factor)
+        return self._with_weights(weights, lambda: self._trace_torch(args))
+
+    def watch_with(self, weights: Named[str, np.ndarray], factor: float, watch: Callable[[Callable], Any]) -> Any:
+        """What `watch` makes of a function that runs the torch module with these weights and scaled inputs."""
+        args = scaled(self.args, factor)
+        return self._with_weights(weights, lambda: watch(lambda: self.torch_apply(self.copy, args)))
 
     def _with_weights(self, weights: Named[str, np.ndarray], run: Callable[[], Any]) -> Any:
         try:
@@ -166,27 +195,50 @@ class BothModels:
     # The JAX side
 
     def _trace_jax(self) -> None:
-        x = jax.tree.map(_to_jax, self.jax_example, is_leaf=lambda v: isinstance(v, torch.Tensor))
-        leaves, form = jax.tree.flatten(x)
+        self.wide: Any = np.float64
+        try:
+            self._trace_jax_as()
+        except TypeError as error:  # types that do not fit, a scan that starts from float32 zeros for one
+            self.wide = np.float32
+            try:
+                self._trace_jax_as()
+            except TypeError:
+                raise error from None
+            self.single = f"the JAX model does not run in float64: {str(error).splitlines()[0]}"
+        keyed = self.trace.keyed or self.jax.keyed
+        self.names = pair_outputs(self.trace.outputs, self.jax.outputs, keyed, self.channels_last)
+
+    def _trace_jax_as(self) -> None:
+        leaves, form = jax.tree.flatten(to_arrays(self.jax_example))
+        leaves = [leaf.astype(self.wide) if _is_float(leaf) else leaf for leaf in leaves]
         moving = [i for i, leaf in enumerate(leaves) if leaf.ndim and _is_float(leaf)]
         self.inputs = [np.asarray(leaves[i]) for i in moving]
 
         def forward(arrays: dict[str, Any], inputs: list) -> Any:
             given = [inputs[moving.index(i)] if i in moving else leaf for i, leaf in enumerate(leaves)]
-            return self.apply(self.opened.inference(self.opened.replace(arrays)), jax.tree.unflatten(form, given))
+            model = self.opened.replace(arrays)
+            model = model if self.training else self.opened.inference(model)
+            return self.apply(model, jax.tree.unflatten(form, given))
 
         with _running("the JAX model"):
-            self.jax: JaxTrace = trace_jax(forward, self.floats, self.inputs)
-        keyed = self.trace.keyed or self.jax.keyed
-        self.names = pair_outputs(self.trace.outputs, self.jax.outputs, keyed, self.channels_last)
+            self.jax: JaxTrace = trace_jax(forward, self._all_leaves({}), self.inputs)
 
-    def run_jax(self, leaves: Named[str, Any], factor: float = 1.0) -> tuple[Outputs, list[np.ndarray]]:
-        """The JAX outputs by torch's names and every intermediate value, with the named leaves in place of the model's
-        own and inputs scaled by `factor`."""
-        arrays = {**self.floats, **{p: np.asarray(a, np.float64) for p, a in leaves.items()}}
-        inputs = [factor * a if factor != 1.0 and is_continuous(a) else a for a in self.inputs]
-        outputs, values = self.jax.run(arrays, inputs)
-        return {ours: outputs[theirs] for ours, theirs in self.names.items()}, values
+    def run_jax(self, leaves: Named[str, Any], factor: float = 1.0) -> Outputs:
+        """The JAX outputs by torch's names, with the named leaves in place of the model's own and inputs scaled by
+        `factor`."""
+        outputs = self.jax.run(self._all_leaves(leaves), self._scaled_inputs(factor))
+        return {ours: outputs[theirs] for ours, theirs in self.names.items()}
+
+    def values_jax(self, leaves: Named[str, Any], factor: float = 1.0) -> list[np.ndarray]:
+        """Every value that JAX computes on the way, as in `run_jax`."""
+        wave = self.jax.program.begin(self._scaled_inputs(factor))
+        return self.jax.program.advance(wave, self._all_leaves(leaves))[0].values()
+
+    def _all_leaves(self, leaves: Named[str, Any]) -> dict[str, np.ndarray]:
+        return {path: np.asarray(leaves.get(path, own), self.wide) for path, own in self.floats.items()}
+
+    def _scaled_inputs(self, factor: float) -> list[np.ndarray]:
+        return [self.wide(factor) * a if factor != 1.0 and is_continuous(a) else a for a in self.inputs]
 
     def difference(self, ours: Outputs, theirs: Outputs, left_out: Literal["none", "torch", "both"] = "none") -> float:
         """The largest relative difference between a torch result and a JAX result."""
@@ -202,15 +254,6 @@ def unwrap(module: nn.Module) -> nn.Module:
         if inner is None:
             return module
         module = inner
-
-
-def _check_rows(example: tuple) -> None:
-    shapes = [tuple(leaf.shape) for leaf in tree_leaves(example) if isinstance(leaf, torch.Tensor)]
-    if empty := [shape for shape in shapes if shape[:1] == (0,)]:
-        raise UsageError(
-            f"expected an example with at least one row, got an input of shape {empty[0]}: the outputs on an empty "
-            f"batch are equal whatever the models compute."
-        )
 
 
 def _tied(state: dict[str, torch.Tensor]) -> dict[str, str]:
@@ -234,21 +277,6 @@ def _widen(leaf: Any) -> np.ndarray:
 
 def _decimal(array: np.ndarray) -> np.ndarray:
     return np.array([float(str(number)) for number in array.ravel()], np.float64).reshape(array.shape)
-
-
-def _to_jax(leaf: Any) -> Any:
-    array = tensor_to_numpy(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
-    return jnp.asarray(array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array)
-
-
-def _tensors(value: Any, dtype: torch.dtype) -> Any:
-    move = lambda t: t.detach().cpu().to(dtype) if t.is_floating_point() else t.detach().cpu().clone()
-    return tree_map_only(torch.Tensor, move, value)
-
-
-def _scaled(args: tuple, factor: float) -> tuple:
-    scale = lambda t: factor * t if t.ndim and is_continuous(tensor_to_numpy(t)) else t
-    return args if factor == 1.0 else tree_map_only(torch.Tensor, scale, args)
 
 
 @contextmanager

@@ -1,23 +1,21 @@
 """Candidate assignments: which JAX leaves could hold which torch arrays, and by which rule, in order of preference.
 
 A candidate costs nothing when both sides use the array in the same way, so that the rule follows from the roles of the
-axes. It costs more when only the shapes fit. The search keeps those candidates that give the right values.
+axes (arrangements.py). It costs more when only the shapes fit, or when arrays are put together or taken apart
+(fusing.py). The search keeps those candidates that give the right values.
 """
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain, islice, permutations, product
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
-import numpy as np
-
+from .arrangements import Arrangement, arrange
+from .axes import Shape
 from .dataflow_torch import Use
 from .mapping import Entry
-from .rules import Op, Rule, each, permute, reshape, stack, take, unstack
-
-Shape = tuple[int, ...]
+from .rules import Rule, each, stack, unstack
 
 WAYS = 32  # ways to stack modules that are looked at
 PARTS = re.compile("[0-9]+|[a-zA-Z]+")
@@ -54,9 +52,24 @@ class Facts:
     leaves: dict[str, Shape]  # JAX, those still free
     torch_uses: dict[str, Use]
     jax_uses: dict[str, Use]
-    flattened: set[Shape]  # shapes that torch flattened on the way
+    attached: tuple[dict[str, str], dict[str, str]]  # in torch and in JAX, the weight to whose product a bias is added
+    factors: tuple[set[Shape], set[Shape]]  # in torch and in JAX, axes that were made one axis or one axis into
     joined: set[Shape]  # widths of the features that torch put side by side
     untrained: tuple[set[str], set[str]]  # torch's buffers, JAX's state
+    known: dict[tuple, list[Arrangement]] = field(default_factory=dict)  # arrangements that were worked out
+
+    def arrangements(
+        self, torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None
+    ) -> list[Arrangement]:
+        """The ways to rearrange one torch array into one JAX leaf: operations and cost."""
+        key = torch_shape, jax_shape, _told(torch_use), _told(jax_use)
+        if key not in self.known:
+            self.known[key] = arrange(torch_shape, jax_shape, torch_use, jax_use, self.factors, self.joined)
+        return self.known[key]
+
+
+def _told(use: Use | None) -> tuple | None:
+    return use and (use.kind, tuple(sorted(use.axes.items())), use.transposed, use.groups)
 
 
 def single_item(name: str, facts: Facts) -> Item:
@@ -66,7 +79,7 @@ def single_item(name: str, facts: Facts) -> Item:
     for path, shape in facts.leaves.items():
         uses = facts.torch_uses.get(name), facts.jax_uses.get(path)
         unlike = 2 * ((name in buffers) != (path in state))
-        for ops, cost in arrangements(facts.shapes[name], shape, *uses, facts):
+        for ops, cost in facts.arrangements(facts.shapes[name], shape, *uses):
             found.append(Candidate((Entry((name,), (path,), Rule(*ops), "dataflow"),), cost + unlike))
     return Item((name,), found)
 
@@ -110,7 +123,7 @@ def _stack(group: tuple[str, ...], facts: Facts) -> Item:
     for path, shape in facts.leaves.items():
         if shape and shape[0] == len(group):
             uses = facts.torch_uses.get(group[0]), _without_batch(facts.jax_uses.get(path))
-            for ops, cost in arrangements(facts.shapes[group[0]], shape[1:], *uses, facts):
+            for ops, cost in facts.arrangements(facts.shapes[group[0]], shape[1:], *uses):
                 rule = Rule(each(*ops), stack()) if ops else Rule(stack())
                 found.append(Candidate((Entry(group, (path,), rule, "dataflow"),), cost))
     return Item(group, found, f"{len(group)} arrays stacked along a leading axis")
@@ -127,7 +140,7 @@ def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
         for group in groups:
             if len(group) == shape[0]:
                 uses = _without_batch(facts.torch_uses.get(name)), facts.jax_uses.get(group[0])
-                for ops, cost in arrangements(shape[1:], facts.leaves[group[0]], *uses, facts):
+                for ops, cost in facts.arrangements(shape[1:], facts.leaves[group[0]], *uses):
                     rule = Rule(unstack(), each(*ops)) if ops else Rule(unstack())
                     found.append(Candidate((Entry((name,), group, rule, "dataflow"),), cost))
         items.append(Item((name,), found, f"{shape[0]} leaves, one for each row", rows=shape[0]))
@@ -136,7 +149,10 @@ def unstacked_items(names: set[str], facts: Facts) -> list[Item]:
 
 def _without_batch(use: Use | None) -> Use | None:
     """The use of one member of a stack, whose own axes come after the leading one."""
-    return use and Use(use.kind, {role: axis - 1 for role, axis in use.axes.items() if axis > 0})
+    if use is None:
+        return None
+    axes = {role: tuple(axis - 1 for axis in own if axis) for role, own in use.axes.items()}
+    return replace(use, axes={role: own for role, own in axes.items() if own})
 
 
 def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
@@ -159,77 +175,3 @@ def _siblings(shapes: dict[str, Shape]) -> list[list[list[str]]]:
         numbered[tuple(told)] |= all(map(str.isdigit, told.values()))
     ranked = sorted(numbered, key=lambda paths: (not numbered[paths], -len(paths) * len(modules[paths[0]])))
     return [[[path + rest for rest in modules[paths[0]]] for path in paths] for paths in ranked if len(paths) > 1]
-
-
-def arrangements(
-    torch_shape: Shape, jax_shape: Shape, torch_use: Use | None, jax_use: Use | None, facts: Facts
-) -> list[tuple[tuple[Op, ...], int]]:
-    """The ways to rearrange one torch array into one JAX leaf: operations and cost."""
-    long = lambda shape: [n for n in shape if n != 1]
-    if sorted(long(torch_shape)) != sorted(long(jax_shape)):
-        return []
-    if torch_use is None or jax_use is None or torch_use.kind != jax_use.kind:
-        return [(ops, 2) for ops in _by_shape(torch_shape, jax_shape)]
-    if len(torch_shape) == len(jax_shape):
-        order = _by_role(torch_use.axes, jax_use.axes, len(jax_shape))
-        if order is not None:
-            if tuple(torch_shape[i] for i in order) != jax_shape:
-                return []
-            turn: tuple[Op, ...] = (permute(*order),) if order != tuple(range(len(order))) else ()
-            return [(turn, 0), *((ops + turn, 1) for ops in _unflatten(torch_shape, torch_use.axes["in"], facts))]
-    return [(ops, 1) for ops in _by_shape(torch_shape, jax_shape)]
-
-
-def _by_role(torch_axes: dict[str, int], jax_axes: dict[str, int], ndim: int) -> tuple[int, ...] | None:
-    """For each JAX axis the torch axis with the same role, when every axis has one."""
-    role = {axis: name for name, axis in jax_axes.items()}
-    if len(role) != ndim or "in" not in torch_axes or set(torch_axes) != set(jax_axes):
-        return None
-    return tuple(torch_axes[role[axis]] for axis in range(ndim))
-
-
-def _by_shape(torch_shape: Shape, jax_shape: Shape) -> list[tuple[Op, ...]]:
-    """Every order of the axes that gives the JAX shape, up to axes of size one; the order as it is comes first."""
-    found = []
-    for order in permutations(range(len(torch_shape))):
-        moved = tuple(torch_shape[i] for i in order)
-        if [n for n in moved if n != 1] == [n for n in jax_shape if n != 1]:
-            still = [i for i in order if torch_shape[i] != 1] == sorted(i for i in order if torch_shape[i] != 1)
-            ops = () if still else (permute(*order),)
-            start = torch_shape if still else moved
-            ops += () if start == jax_shape else (reshape(start, jax_shape),)
-            if ops not in found:
-                found.append(ops)
-    return found
-
-
-def _unflatten(shape: Shape, inner: int, facts: Facts) -> Iterator[tuple[Op, ...]]:
-    """Orders of the input axis after an image was flattened channels last instead of first.
-
-    The image may be all of the input, or stand beside other features.
-    """
-    images = sorted({image[-n:] for image in facts.flattened for n in (2, 3) if len(image) > n})
-    for widths in [(shape[inner],), *(w for w in sorted(facts.joined) if sum(w) == shape[inner])]:
-        for at, image in product(range(len(widths)), images):
-            if math.prod(image) != widths[at]:
-                continue
-            for moved in permutations(range(len(image))):
-                if [a for a in moved if image[a] > 1] == [a for a in range(len(image)) if image[a] > 1]:
-                    continue  # axes of size one moved: the same order
-                if len(widths) == 1:
-                    yield _reorder_whole(shape, inner, image, moved)
-                else:
-                    yield (_reorder_part(inner, widths, at, image, moved),)
-
-
-def _reorder_whole(shape: Shape, inner: int, image: Shape, moved: Shape) -> tuple[Op, ...]:
-    opened = shape[:inner] + image + shape[inner + 1 :]
-    turn = (*range(inner), *(inner + a for a in moved), *range(inner + len(image), len(opened)))
-    return reshape(shape, opened), permute(*turn), reshape(tuple(opened[i] for i in turn), shape)
-
-
-def _reorder_part(inner: int, widths: Shape, at: int, image: Shape, moved: Shape) -> Op:
-    order = np.arange(sum(widths))
-    part = slice(sum(widths[:at]), sum(widths[: at + 1]))
-    order[part] = order[part].reshape(image).transpose(moved).ravel()
-    return take(inner, *order.tolist())

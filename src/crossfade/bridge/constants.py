@@ -44,7 +44,7 @@ def _refuse_neutral_state(both: BothModels, entries: tuple[Entry, ...]) -> None:
     base = leaves_of(entries, both.weights)
     trained = named_leaves(both.opened.params)
     alone = {p: a for p, a in both.floats.items() if p not in base and p not in trained and is_neutral(a)}
-    if found := _seen(alone, lambda changed: both.run_jax(base | changed)[0], both.tolerance):
+    if found := _seen(alone, lambda changed: both.run_jax(base | changed), both.tolerance):
         names = ", ".join(f"{path} {alone[path].shape}" for path in found)
         raise NoCounterpart(
             f"the outputs of the {both.opened.library} model depend on its state {names}, which the torch module does "

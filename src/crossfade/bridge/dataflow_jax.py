@@ -1,40 +1,48 @@
-"""How a JAX model uses its leaves: the first primitive that reads each one, the role of its axes, and every
-intermediate value.
+"""How a JAX model uses its leaves: the first primitive that reads each one, the role of its axes, and what it computes.
 
-The model is traced to a jaxpr once. `_follow` follows each leaf through transposes, broadcasts and reshapes to the
-primitive that consumes it; `JaxTrace.run` evaluates the model with given leaves and inputs and returns its outputs
-together with every floating intermediate value, so that values can be compared with torch's.
+The model is traced to a jaxpr once, and made one flat list of equations (program_jax.py). `_Reader` follows each leaf
+through transposes, broadcasts and reshapes to the primitive that consumes it. `JaxTrace.run` is the compiled model,
+with which mappings are proved.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import JaxprEqn, jaxpr_as_fun
 
+from .axes import Axes, Shape, axis_groups, factors
 from .dataflow_torch import Use
 from .outputs import has_keys, jax_outputs
+from .program_jax import Equation, Program, shape_of
 
-# A leaf under another shape: its path, and for each axis of the view the leaf's own axis (None for a new one).
-View = tuple[str, tuple[int | None, ...]]
+# A leaf under another shape: its path, and for each axis of the view the leaf's own axes (None for a new or cut one).
+View = tuple[str, tuple[Axes | None, ...]]
 
 
 @dataclass(frozen=True)
 class JaxTrace:
-    """First uses in order, and the compiled model: `run(leaves, inputs)` -> outputs by name, intermediate values."""
+    """First uses in order, and the model itself: compiled, and as equations that can be evaluated one by one.
+
+    `attached` gives, for a bias, the kernel to whose product it is added; `factors` the sizes of axes that the model
+    made one axis of, or one axis into.
+    """
 
     uses: dict[str, Use]
-    outputs: dict[str, tuple[int, ...]]  # their shapes
+    attached: dict[str, str]
+    factors: set[Shape]
+    outputs: dict[str, Shape]
     keyed: bool  # whether the outputs are in a dict
-    evaluate: Callable[[dict[str, Any], list], tuple[list, list]]
+    program: Program
+    evaluate: Callable[[dict[str, Any], list], list]
     single: bool  # something is computed in 32 bits or fewer although everything given is float64
 
-    def run(self, leaves: dict[str, Any], inputs: list) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-        outputs, values = self.evaluate(leaves, inputs)
-        return dict(zip(self.outputs, map(np.asarray, outputs), strict=True)), [np.asarray(v) for v in values]
+    def run(self, leaves: dict[str, Any], inputs: list) -> dict[str, np.ndarray]:
+        """The outputs by name."""
+        return dict(zip(self.outputs, map(np.asarray, self.evaluate(leaves, inputs)), strict=True))
 
 
 def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str, Any], inputs: list) -> JaxTrace:
@@ -50,143 +58,149 @@ def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str,
 
     closed = jax.make_jaxpr(flat)(leaves, inputs)
     paths = sorted(leaves)  # the order in which JAX flattens a dict
-    views: list[View | None] = [(p, tuple(range(np.ndim(leaves[p])))) for p in paths]
-    views += [None] * len(inputs)
-    uses: dict[str, Use] = {}
-    for view in _follow(closed.jaxpr, views, uses):
-        if view is not None:
-            uses.setdefault(view[0], Use("output"))
-
-    def evaluate(leaves, inputs):
-        values: list = []
-        outputs = _evaluate(closed, [*(leaves[p] for p in paths), *inputs], values)
-        return outputs, values + outputs  # an output may be a leaf, which no operation computed
-
+    program = Program(closed, paths)
+    reader = _Reader()
+    views: dict[int, View] = {program.slots[p]: (p, tuple((i,) for i in range(np.ndim(leaves[p])))) for p in paths}
+    reader.read(program, views)
+    for slot in program.outputs:
+        if slot in views:
+            reader.uses.setdefault(views[slot][0], Use("output"))
     shapes = {name: v.aval.shape for name, v in zip(names, closed.jaxpr.outvars, strict=True)}
-    return JaxTrace(uses, shapes, keyed[0], _compile(evaluate, leaves, inputs), _narrows(closed.jaxpr))
+    evaluate = _compile(jaxpr_as_fun(closed), paths, leaves, inputs)
+    single = _narrows(program, inputs)
+    return JaxTrace(reader.uses, reader.attached, reader.factors, shapes, keyed[0], program, evaluate, single)
 
 
-def _compile(function: Callable, *args: Any) -> Callable:
+def _compile(function: Callable, paths: list[str], leaves: dict[str, Any], inputs: list) -> Callable:
     """Compiles with little optimisation: the function runs a few times on a small example."""
-    lowered = jax.jit(function).lower(*args)
+    whole = lambda leaves, inputs: function(*(leaves[p] for p in paths), *inputs)
+    lowered = jax.jit(whole).lower(leaves, inputs)
     try:
         return lowered.compile({"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": False})
     except jax.errors.JaxRuntimeError:  # these options are XLA's own and come and go with its versions
         return lowered.compile()
 
 
-def _inner(eqn) -> ClosedJaxpr | None:
-    """The body of a plain call (`jit`, `custom_jvp`, `remat`, ...), which is inlined."""
-    if eqn.primitive.name in ("scan", "while", "cond"):
-        return None
-    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        body = eqn.params.get(key)
-        if isinstance(body, ClosedJaxpr):
-            return body
-        if isinstance(body, Jaxpr):
-            return ClosedJaxpr(body, ())
-    return None
-
-
-def _evaluate(closed: ClosedJaxpr, args: list, values: list) -> list:
-    env: dict = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(closed.jaxpr.invars, args, strict=True))
-    read = lambda v: v.val if isinstance(v, Literal) else env[v]
-    for eqn in closed.jaxpr.eqns:
-        inputs = [read(v) for v in eqn.invars]
-        body = _inner(eqn)
-        if body is not None and len(body.jaxpr.invars) == len(inputs):
-            results = _evaluate(body, inputs, values)
-        else:
-            results = eqn.primitive.bind(*inputs, **eqn.params)
-            results = results if eqn.primitive.multiple_results else [results]
-            values += [r for r in results if jnp.issubdtype(r.dtype, jnp.floating)]
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [read(v) for v in closed.jaxpr.outvars]
-
-
 MOVES = ("broadcast_in_dim", "reshape", "transpose", "squeeze", "concatenate", "iota")  # a float32 zero is exact
 
 
-def _narrows(jaxpr: Jaxpr) -> bool:
-    for eqn in jaxpr.eqns:
-        if (body := _inner(eqn)) is not None:
-            if _narrows(body.jaxpr):
-                return True
-            continue
-        for v in eqn.outvars if eqn.primitive.name not in MOVES else ():
+def _narrows(program: Program, inputs: list) -> bool:
+    """Whether something is rounded to 32 bits or fewer: all but masks and counts, whose whole numbers are exact."""
+    moving = set(program.inputs)
+    constant = program.begin(inputs).slots
+    for equation in program.equations:
+        if not moving.isdisjoint(equation.inputs):
+            moving.update(equation.outputs)
+        for v, slot in zip(equation.eqn.outvars, equation.outputs, strict=True):
             dtype = getattr(v.aval, "dtype", None)
-            if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 64:
+            if equation.name in MOVES or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+                continue
+            whole = slot not in moving and not equation.needs and _is_whole(constant[slot])
+            if jnp.finfo(dtype).bits < 64 and not whole:
                 return True
     return False
 
 
-def _follow(jaxpr: Jaxpr, views: list[View | None], uses: dict[str, Use]) -> list[View | None]:
-    env = dict(zip(jaxpr.invars, views, strict=True))
-    read = lambda v: None if isinstance(v, Literal) else env.get(v)
-    for eqn in jaxpr.eqns:
-        inputs = [read(v) for v in eqn.invars]
-        outputs: list[View | None] = [None] * len(eqn.outvars)
-        body = _inner(eqn) if eqn.primitive.name != "scan" else eqn.params["jaxpr"]
-        if body is not None and len(body.jaxpr.invars) == len(inputs):
-            if eqn.primitive.name == "scan":  # only what stays the same in every step keeps its axes
-                inputs = [v if i < eqn.params["num_consts"] else None for i, v in enumerate(inputs)]
-                _follow(body.jaxpr, inputs, uses)
-            else:
-                outputs = _follow(body.jaxpr, inputs, uses)
-        elif any(inputs):
-            moved = _view(eqn, inputs[0]) if inputs[0] else None
-            if moved is not None:
-                outputs[0] = moved
-            else:
-                for at, view in enumerate(inputs):
-                    if view is not None and view[0] not in uses:
-                        uses[view[0]] = _use(eqn, at, view)
-        env.update(zip(eqn.outvars, outputs, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+def _is_whole(array: Any) -> bool:
+    array = np.asarray(array, np.float64)
+    return bool(np.all((array == np.round(array)) | ~np.isfinite(array)))
 
 
-def _view(eqn, view: View) -> View | None:
-    """The leaf behind a primitive that only rearranges it, or None when the primitive computes something."""
+@dataclass
+class _Reader:
+    """Goes through the equations in order and notes the first use of each leaf."""
+
+    uses: dict[str, Use] = field(default_factory=dict)
+    attached: dict[str, str] = field(default_factory=dict)
+    factors: set[Shape] = field(default_factory=set)
+
+    def read(self, program: Program, views: dict[int, View]) -> None:
+        """Adds to `views` those made on the way."""
+        products: dict[int, str] = {}  # slots that hold the product of an input with a leaf, or a view of it
+        origin: dict[int, int] = {}  # the slot that a slot is a view of
+        for equation in program.equations:
+            eqn, source = equation.eqn, equation.inputs[0] if equation.inputs else -1
+            if equation.name == "reshape":
+                self.factors |= factors(shape_of(eqn.invars[0]), shape_of(eqn.outvars[0]))
+            if equation.name == "scan":
+                self._read_scan(equation, views)
+            elif equation.name in _VIEWS:
+                origin[equation.outputs[0]] = origin.get(source, source)
+                if source in products:
+                    products[equation.outputs[0]] = products[source]
+                if source in views:
+                    views[equation.outputs[0]] = _view(eqn, views[source])
+            else:
+                for at, slot in enumerate(equation.inputs):
+                    if slot in views:
+                        others = [origin.get(s, s) for s in equation.inputs if s != slot]
+                        self._note(equation, at, views[slot], (id(program), others[0]) if others else None)
+                        self._attach(equation, views[slot][0], products)
+
+    def _note(self, equation: Equation, at: int, view: View, beside: Any) -> None:
+        path = view[0]
+        if path not in self.uses:
+            self.uses[path] = _use(equation.eqn, at, view, beside)
+
+    def _attach(self, equation: Equation, path: str, products: dict[int, str]) -> None:
+        if equation.name in ("dot_general", "conv_general_dilated"):
+            products.setdefault(equation.outputs[0], path)
+        elif equation.name == "add":
+            for slot in equation.inputs:
+                if slot in products:
+                    self.attached.setdefault(path, products[slot])
+
+    def _read_scan(self, equation: Equation, views: dict[int, View]) -> None:
+        """Only what stays the same in every step keeps its axes."""
+        body = Program(equation.eqn.params["jaxpr"], [])
+        constants = equation.inputs[: equation.eqn.params["num_consts"]]
+        inner = {ours: views[slot] for ours, slot in zip(body.inputs, constants, strict=False) if slot in views}
+        self.read(body, inner)
+
+
+_VIEWS = {"transpose", "reshape", "squeeze", "broadcast_in_dim", "rev", "convert_element_type", "copy", "copy_p"}
+
+
+def _view(eqn: JaxprEqn, view: View) -> View:
+    """The leaf behind a primitive that only rearranges it."""
     path, axes = view
+    old, new = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
     match eqn.primitive.name:
         case "transpose":
             return path, tuple(axes[i] for i in eqn.params["permutation"])
-        case "convert_element_type" | "copy" | "copy_p" | "stop_gradient":
-            return view
         case "broadcast_in_dim":
-            where = {int(to): axes[i] for i, to in enumerate(eqn.params["broadcast_dimensions"])}
-            return path, tuple(where.get(i) for i in range(eqn.outvars[0].aval.ndim))
+            where = {int(to): axes[i] for i, to in enumerate(eqn.params["broadcast_dimensions"]) if old[i] == new[to]}
+            return path, tuple(where.get(i) for i in range(len(new)))
         case "squeeze":
             gone = {int(i) for i in eqn.params["dimensions"]}
             return path, tuple(a for i, a in enumerate(axes) if i not in gone)
         case "reshape":
-            old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            if [n for n in old if n != 1] != [n for n in new if n != 1]:
-                return path, (None,) * len(new)
-            long = iter([a for a, n in zip(axes, old, strict=True) if n != 1])
-            return path, tuple(next(long) if n != 1 else None for n in new)
-    return None
+            found: dict[int, Axes] = {}
+            for ours, theirs in axis_groups(old, new):
+                own = [axes[i] for i in ours]
+                if len(theirs) == 1 and None not in own:
+                    found[theirs[0]] = tuple(a for run in own for a in run or ())
+            return path, tuple(found.get(i) for i in range(len(new)))
+    return view
 
 
-def _use(eqn, at: int, view: View) -> Use:
+def _use(eqn: JaxprEqn, at: int, view: View, beside: Any) -> Use:
     """The role of a leaf's axes in the primitive that reads it as operand number `at`."""
     axes = view[1]
     name = eqn.primitive.name
-    roles: dict[str, int] = {}
+    roles: dict[str, tuple[int, ...]] = {}
     if name == "dot_general":
-        contract, batch = (side[at] for side in eqn.params["dimension_numbers"])
-        free = [i for i in range(len(axes)) if i not in (*contract, *batch)]
-        roles = dict(zip(("in", "out", "batch"), (*contract[:1], *free[:1], *batch[:1]), strict=False))
-        if len(contract) != 1 or len(free) != 1:
-            roles = {}
+        contract, batch = (tuple(side[at]) for side in eqn.params["dimension_numbers"])
+        free = tuple(i for i in range(len(axes)) if i not in (*contract, *batch))
+        roles = {"in": contract, "out": free, "batch": batch}
     elif name == "conv_general_dilated" and at == 1:
         out, inner, *space = eqn.params["dimension_numbers"].rhs_spec
-        roles = {"out": out, "in": inner, **{f"space{i}": s for i, s in enumerate(space)}}
+        roles = {"out": (out,), "in": (inner,), **{f"space{i}": (s,) for i, s in enumerate(space)}}
     elif name in ("gather", "dynamic_slice", "take"):
-        roles = {"in": 0, "out": len(axes) - 1}
-    elif name == "add" and eqn.invars[1 - at].aval.ndim == 0:
+        roles = {"in": (0,), "out": (len(axes) - 1,)}
+    elif name == "add" and shape_of(eqn.invars[1 - at]) == ():
         return Use("offset")
     kind = {"dot_general": "dot", "conv_general_dilated": "conv", "gather": "table", "dynamic_slice": "table"}
-    found = {role: axes[i] for role, i in roles.items()}
-    return Use(kind.get(name, name), {role: axis for role, axis in found.items() if axis is not None})
+    own = {role: [axes[i] for i in seen] for role, seen in roles.items() if seen}
+    known = {role: tuple(a for run in runs for a in run or ()) for role, runs in own.items() if None not in runs}
+    return Use(kind.get(name, name), known, beside)

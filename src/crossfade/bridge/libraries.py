@@ -1,4 +1,4 @@
-"""One view of a JAX model, whichever library wrote it: Equinox, Flax NNX, Flax linen or Haiku.
+"""One view of a JAX model, whichever library wrote it: Equinox, Flax NNX, Flax linen, Haiku, or none.
 
 `open_model` takes what users of that library hold in their hands and gives the trainable tree that optax is given,
 the rest of the arrays, and the way back:
@@ -8,20 +8,24 @@ the rest of the arrays, and the way back:
     linen     (module, variables)
     Haiku     (transformed, params)         or (transformed_with_state, (params, state))
     none      NamedArrays: arrays by torch name, the model of an imported loss
+    Flax      TrainState
+    none      (apply_fn, params)            or any pytree of arrays, called by what is passed as `jax_apply`
 
 Equinox and Haiku keep batch statistics as sums that still have to be divided by a count of steps; torch keeps plain
 averages. `JaxModel.complete` gives the equal model whose sums are plain averages, as after very many steps: that is
 the only form in which statistics cross, and from which training goes on as torch would.
 """
 
+import dataclasses
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from ..errors import UsageError
@@ -76,12 +80,13 @@ def open_model(model: Any) -> JaxModel:
     """Takes a JAX model apart; the library is recognised from the object itself."""
     if isinstance(model, NamedArrays):
         return _named_arrays(model)
-    for module, opener in (("equinox", _equinox), ("flax.nnx", _nnx), ("flax.linen", _linen), ("haiku", _haiku)):
+    for module, opener in OPENERS.items():
         if module in sys.modules and (opened := opener(model)) is not None:
             return opened
     raise UsageError(
-        f"expected a JAX model: an Equinox or NNX module, (linen_module, variables) or (haiku_transformed, params); "
-        f"got {type(model).__module__}.{type(model).__qualname__}. Wrap a bare function as one of these."
+        f"expected a JAX model: an Equinox or NNX module, (linen_module, variables), (haiku_transformed, params), a "
+        f"TrainState, (apply_fn, params) or a pytree of arrays; got {type(model).__module__}."
+        f"{type(model).__qualname__}. Give a bare function together with its parameters."
     )
 
 
@@ -92,14 +97,41 @@ def _named_arrays(model: NamedArrays) -> JaxModel:
     return JaxModel("no library", dict(model), {}, lambda params, _: NamedArrays(params), call)
 
 
-def _equinox(model: Any) -> JaxModel | None:
+def initialised(model: Any, x: Any) -> Any:
+    """A linen module or Haiku function together with variables, initialised on `x`; anything else as it is."""
+    args = x if isinstance(x, tuple) else (x,)
+    if "flax.linen" in sys.modules:
+        from flax import linen
+
+        if isinstance(model, linen.Module):
+            return model.unbind() if model.scope is not None else (model, model.init(jax.random.key(0), *args))
+    if "haiku" in sys.modules:
+        import haiku as hk
+
+        if isinstance(model, hk.Transformed | hk.TransformedWithState):
+            return model, model.init(jax.random.key(0), *args)
+    return model
+
+
+def is_equinox(model: Any) -> bool:
+    """Whether a model is an Equinox module, a dict of them, or one with its state."""
+    if "equinox" not in sys.modules:
+        return False
     import equinox as eqx
 
     stateful = isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], eqx.nn.State)
-    module, state = model if stateful else (model, None)
+    module = model[0] if stateful else model
     several = isinstance(module, dict) and module and all(isinstance(part, eqx.Module) for part in module.values())
-    if not (several or isinstance(module, eqx.Module)):
+    return bool(several or isinstance(module, eqx.Module))
+
+
+def _equinox(model: Any) -> JaxModel | None:
+    import equinox as eqx
+
+    if not is_equinox(model):
         return None
+    stateful = isinstance(model, tuple)
+    module, state = model if stateful else (model, None)
     params, rest = eqx.partition(module, eqx.is_inexact_array)
     arrays, static = eqx.partition(rest, eqx.is_array)
 
@@ -167,9 +199,20 @@ def _linen(model: Any) -> JaxModel | None:
     params = variables["params"]
     rest = {name: collection for name, collection in variables.items() if name != "params"}
 
+    def wide_carry(run, args, kwargs, context):
+        """A recurrent layer starts from float32 zeros whatever its inputs: here they get the type of the inputs."""
+        layer = context.module
+        if isinstance(layer, linen.RNN) and context.method_name == "__call__" and kwargs.get("initial_carry") is None:
+            inputs = args[0]
+            time = inputs.ndim - 1 - layer.cell.num_feature_axes if not layer.time_major else 0
+            start = layer.cell.initialize_carry(jax.random.key(0), inputs.shape[:time] + inputs.shape[time + 1 :])
+            kwargs = kwargs | {"initial_carry": jax.tree.map(lambda leaf: leaf.astype(inputs.dtype), start)}
+        return run(*args, **kwargs)
+
     def call(model, x):
         module, variables = model
-        return module.apply(variables, *(x if isinstance(x, tuple) else (x,)))
+        with linen.intercept_methods(wide_carry):
+            return module.apply(variables, *(x if isinstance(x, tuple) else (x,)))
 
     return JaxModel("linen", params, rest, lambda params, rest: (module, {"params": params, **rest}), call)
 
@@ -206,3 +249,86 @@ def _haiku(model: Any) -> JaxModel | None:
         return transformed, (params, {name: whole(part) for name, part in state.items()})
 
     return JaxModel("haiku", params, {"state": state}, build, call, complete=complete)
+
+
+def _train_state(model: Any) -> JaxModel | None:
+    """Users give `create` either all variables or those named "params"; further fields hold other collections."""
+    from flax.training.train_state import TrainState
+
+    if not isinstance(model, TrainState):
+        return None
+    known = {field.name for field in dataclasses.fields(TrainState)}
+    others = {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.name not in known}
+    others = {name: value for name, value in others.items() if jax.tree.leaves(value) and _has_arrays(value)}
+    whole = isinstance(model.params, Mapping) and "params" in model.params
+    params, rest = _collections(model.params) if whole else (model.params, others)
+
+    def build(params, rest):
+        return model.replace(params={"params": params, **rest}) if whole else model.replace(params=params, **rest)
+
+    def call(model, x):
+        variables = model.params if whole else {"params": model.params, **{n: getattr(model, n) for n in others}}
+        return model.apply_fn(variables, *(x if isinstance(x, tuple) else (x,)))
+
+    return JaxModel("TrainState", params, rest, build, call)
+
+
+def _function(model: Any) -> JaxModel | None:
+    if not (isinstance(model, tuple) and len(model) == 2 and callable(model[0]) and _has_arrays(model[1])):
+        return None
+    apply, arrays = model
+    whole = isinstance(arrays, Mapping) and "params" in arrays
+    params, rest = _collections(arrays) if whole else _floating(arrays)
+
+    def build(params, rest):
+        return apply, {"params": params, **rest} if whole else _combined(params, rest)
+
+    def call(model, x):
+        return model[0](model[1], *(x if isinstance(x, tuple) else (x,)))
+
+    return JaxModel("function", params, rest, build, call)
+
+
+def _pytree(model: Any) -> JaxModel | None:
+    if not _has_arrays(model):
+        return None
+
+    def call(model, x):
+        raise UsageError(
+            f"expected jax_apply(model, x), which calls the JAX model: a {type(model).__name__} of arrays says nothing "
+            f"about what is computed with them. Pass jax_apply, or (apply_fn, params) as the model."
+        )
+
+    return JaxModel("pytree", *_floating(model), _combined, call)
+
+
+def _has_arrays(tree: Any) -> bool:
+    """Whether a tree holds arrays and nothing else."""
+    leaves = jax.tree.leaves(tree)
+    return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves)
+
+
+def _collections(variables: Mapping[str, Any]) -> tuple[PyTree, dict[str, Any]]:
+    return variables["params"], {name: variables[name] for name in variables if name != "params"}
+
+
+def _floating(tree: PyTree) -> tuple[PyTree, PyTree]:
+    """The floating arrays of a tree and the others, each with None in the place of the rest."""
+    is_float = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.floating)
+    keep = lambda wanted: jax.tree.map(lambda leaf: leaf if is_float(leaf) == wanted else None, tree)
+    return keep(True), keep(False)
+
+
+def _combined(params: PyTree, rest: PyTree) -> PyTree:
+    return jax.tree.map(lambda p, r: r if p is None else p, params, rest, is_leaf=lambda leaf: leaf is None)
+
+
+OPENERS: dict[str, Callable[[Any], JaxModel | None]] = {  # by the module that has to be there
+    "equinox": _equinox,
+    "flax.nnx": _nnx,
+    "flax.linen": _linen,
+    "haiku": _haiku,
+    "flax.training.train_state": _train_state,
+    "builtins": _function,
+    "sys": _pytree,
+}

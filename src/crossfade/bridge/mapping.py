@@ -169,9 +169,12 @@ class Mapping:
         }
 
     def _plain(self, name: str) -> str:
-        """The name as the plain module has it, without the prefixes of DDP and `torch.compile`."""
+        """The name as the matched module has it, whatever prefixes DDP and `torch.compile` put to either."""
+        if name in self.shapes:
+            return name
         plain = name.replace("_orig_mod.", "")
-        return next((known for known in (name, plain) if known in self.shapes), plain.removeprefix("module."))
+        known = {other.replace("_orig_mod.", ""): other for other in self.shapes}
+        return next((known[word] for word in (plain, plain.removeprefix("module.")) if word in known), plain)
 
     def _check(self, state_dict: Named[str, Any]) -> None:
         optional = set(self.tied) | set(self.torch_only)
@@ -226,6 +229,8 @@ class Mapping:
         *,
         jax_example: Any = None,
         jax_apply: Any = None,
+        torch_apply: Any = None,
+        training: bool = False,
     ) -> "Verification":
         """Proves the mapping again: one to one, bit-equal round trip, equal outputs in float64 on every probe.
 
@@ -234,7 +239,7 @@ class Mapping:
         from .proof import verify
 
         if torch_module is not None:
-            return verify(self, torch_module, example, jax_example, jax_apply)
+            return verify(self, torch_module, example, jax_example, jax_apply, torch_apply, training)
         if self.origin is None:
             raise UsageError("this mapping was not made by match in this process: call verify(torch_module, example).")
         return verify(self, *self.origin)

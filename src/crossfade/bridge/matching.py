@@ -7,15 +7,19 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError, nearest
-from .both_models import BothModels
-from .candidates import Candidate, Facts, Item, Shape, arrays, single_item, stacked_items, unstacked_items
+from ..errors import AmbiguousMapping, CrossfadeError, UsageError, nearest
+from .axes import Shape
+from .both_models import TORCH_RAN, Apply, BothModels
+from .candidates import Candidate, Facts, Item, arrays, single_item, stacked_items, unstacked_items
 from .constants import constants
-from .libraries import named_leaves
+from .examples import as_given, layouts
+from .fusing import fusable, joined_items, split_candidates
+from .libraries import initialised, is_equinox, named_leaves
 from .mapping import Entry, Mapping
 from .probing import Probing
 from .proof import guard
 from .recurrent import cell_items
+from .refusal import refuse
 from .rules import Rule
 from .search import Search, likeness
 from .transfer import tensor_to_numpy
@@ -29,33 +33,64 @@ def match(
     example: Any,
     *,
     jax_example: Any = None,
-    jax_apply: Any = None,
+    jax_apply: Apply | None = None,
+    torch_apply: Apply | None = None,
+    training: bool = False,
     overrides: Named[str | tuple[str, ...], Override] | None = None,
 ) -> Mapping:
     """The proved mapping between a torch module and a JAX model that compute the same function.
 
-    `jax_model` is an Equinox or NNX module, `(linen_module, variables)` or `(haiku_transformed, params)`; `example` is
-    the torch input, a tensor or a tuple of arguments, with a batch axis. `jax_example` is the same input in another
-    layout (NHWC) where needed; `jax_apply(model, x)` replaces the call that the library's users write. `overrides`
+    `jax_model` is an Equinox or NNX module, `(linen_module, variables)`, `(haiku_transformed, params)`, a TrainState,
+    `(apply_fn, params)`, or any pytree of arrays with `jax_apply`; a linen module or Haiku function alone is
+    initialised on the example. `example` is the torch input with a batch axis: a tensor or array, a dict, or a tuple of
+    arguments. `jax_example` is the same input in another layout; images with their channels last are tried without
+    being asked. `jax_apply(model, x)` and `torch_apply(module, x)` replace the call that users write. `overrides`
     decide by hand: `{"fc.weight": "Dense_0.kernel"}`, or with a rule `{("a", "b"): ("c", Rule(add()))}`; a buffer that
     is a constant in JAX goes to None.
 
-    Both models run in evaluation mode, on copies, in float64. The mapping is returned only when their outputs agree:
-    with random weights and buffers of both signs, and with small and large weights and inputs (bridge/draws.py). Where
-    a model only runs in float32 the proof is made in float32, with a warning. Parameters on which the outputs do not
-    depend are listed in `Mapping.unproved`.
+    Both models run in evaluation mode, or with `training` in training mode (noise held in buffers takes part; dropout
+    must be zero), on copies, in float64. The mapping is returned only when their outputs agree: with random weights and
+    buffers of both signs, and with small and large weights and inputs (bridge/draws.py). Where a model only runs in
+    float32 the proof is made in float32, with a warning. Parameters on which the outputs do not depend are listed in
+    `Mapping.unproved`.
     """
-    overrides = dict(overrides or {})
+    decided = dict(overrides or {})
+    how = jax_apply, torch_apply, training
+    tries = [jax_example]
+    if jax_example is None:
+        tries = layouts(torch_module, example, channels_first=is_equinox(jax_model))
+    errors: list[Exception] = []
+    for given in tries:
+        try:
+            return _match(torch_module, jax_model, example, given, *how, decided)
+        except Exception as error:  # whatever a model raises on an input in a layout that it is not made for
+            if any(TORCH_RAN in note for note in getattr(error, "__notes__", ())):
+                raise
+            errors.append(error)
+    raise next((error for error in errors if isinstance(error, CrossfadeError)), errors[0])
+
+
+def _match(
+    torch_module: torch.nn.Module,
+    jax_model: Any,
+    example: Any,
+    jax_example: Any,
+    jax_apply: Apply | None,
+    torch_apply: Apply | None,
+    training: bool,
+    overrides: dict,
+) -> Mapping:
     declared = {name for name, target in overrides.items() if target is None and isinstance(name, str)}
-    with BothModels(torch_module, jax_model, example, jax_example, jax_apply) as both:
-        both.warn("bridge.match", stacklevel=3)
+    jax_model = initialised(jax_model, as_given(example if jax_example is None else jax_example))
+    origin = torch_module, example, jax_example, jax_apply, torch_apply, training
+    with BothModels(torch_module, jax_model, *origin[1:]) as both:
+        both.warn("bridge.match", stacklevel=4)
         shapes = {path: leaf.shape for path, leaf in both.floats.items()}
         _check_declared(both, declared)
         search = _find(both, shapes, {n: t for n, t in overrides.items() if n not in declared}, declared)
         entries = (*search.best, *_idle(both, search))
-        origin = (torch_module, example, jax_example, jax_apply)
         try:
-            _refuse(both, entries, shapes, search)
+            refuse(both, entries, shapes, search)
         except MappingError as error:
             error.found = _whole(both, entries, jax_model, origin)
             raise
@@ -107,7 +142,7 @@ def _find(both: BothModels, leaves: dict[str, Shape], overrides: dict, declared:
         if fixed:
             both.draw_first(fixed, decimal)
         searches.append(_search(Probing(both), *_items(both, leaves, overrides, declared)))
-        if searches[-1].gap.excess <= 1:
+        if searches[-1].proved:
             return searches[-1]
     return max(searches, key=lambda search: (search.shown, -search.gap.excess))
 
@@ -149,7 +184,8 @@ def _items(
     """The entries that overrides fix, and the ways to group all other arrays into items."""
     trace = both.trace
     untrained = set(both.buffers), leaves.keys() - named_leaves(both.opened.params).keys()
-    facts = Facts(both.shapes, leaves, trace.uses, both.jax.uses, trace.flattened, trace.joined, untrained)
+    attached, factors = (trace.attached, both.jax.attached), (trace.factors, both.jax.factors)
+    facts = Facts(both.shapes, leaves, trace.uses, both.jax.uses, attached, factors, trace.joined, untrained)
     chosen = [_override(both, facts, names, target) for names, target in overrides.items()]
     fixed = tuple(entry for item in chosen if len(item.candidates) == 1 for entry in item.candidates[0].entries)
     items = [item for item in chosen if len(item.candidates) > 1]
@@ -160,15 +196,21 @@ def _items(
     names -= arrays(chosen)
     items += [item for item in cell_items(both.module, both.shapes, facts.leaves) if names >= set(item.names)]
     names -= arrays(items)
-    return fixed, [items + _remaining(both, facts, names, stacked) for stacked in stacked_items(names, facts)]
+    ways = []
+    for stacked in stacked_items(names, facts):
+        joined = joined_items(names - arrays(stacked), facts)
+        ways += [items + _remaining(both, facts, names, stacked + more) for more in ([joined, []] if joined else [[]])]
+    return fixed, ways
 
 
-def _remaining(both: BothModels, facts: Facts, names: set[str], stacked: list[Item]) -> list[Item]:
-    """The stacked items, and one item for each array that is in none of them."""
-    items = stacked + unstacked_items(names - arrays(stacked), facts)
+def _remaining(both: BothModels, facts: Facts, names: set[str], grouped: list[Item]) -> list[Item]:
+    """The items of several arrays, and one item for each array that is in none of them."""
+    items = grouped + unstacked_items(names - arrays(grouped), facts)
     left = names - arrays(items)
+    groups = fusable(facts.jax_uses, facts.attached[1], facts.leaves)
     for name in (name for name in both.shapes if name in left):
         item = single_item(name, facts)
+        item.candidates += split_candidates(name, facts, groups)
         item.optional = name in both.buffers
         items.append(item)
     return items
@@ -231,64 +273,3 @@ def _idle(both: BothModels, search: Search) -> tuple[Entry, ...]:
             found += (_because(e, "name") for e in free[0].entries)
             taken |= free[0].leaves
     return tuple(found)
-
-
-def _refuse(both: BothModels, entries: tuple[Entry, ...], leaves: dict[str, Shape], search: Search) -> None:
-    """Raises unless every parameter has its counterpart and the outputs agree."""
-    used = {path for entry in entries for path in entry.jax}
-    held = {name for entry in entries for name in entry.torch}
-    torch_left = [n for n in both.shapes if n in both.parameters and n not in held]
-    trainable = named_leaves(both.opened.params)
-    jax_left = [p for p in leaves if p in trainable and p not in used]
-    proved = search.gap.excess <= 1
-    if proved and not torch_left and not jax_left:
-        return
-    lines = [f"the torch {type(both.module).__name__} and the {both.opened.library} model could not be matched."]
-    if entries:
-        lines += ["  matched:"] + [f"    {_shaped(entry, both, leaves)}" for entry in entries]
-    tried = {name: item.tried for item in search.items for name in item.names}
-    lines += [f"  torch only: {n} {both.shapes[n]} (tried: {tried.get(n, 'override')})" for n in torch_left]
-    lines += [f"  JAX only: {p} {leaves[p]}" for p in jax_left]
-    if torch_left and not jax_left or jax_left and not torch_left:
-        here, there = ("torch", "JAX") if torch_left else ("JAX", "torch")
-        lines.append(
-            f"  {', '.join(torch_left or jax_left)} has nothing to go to: the {there} model lacks it. "
-            f"Build the {here} layer without it, or the {there} layer with it."
-        )
-        for alias, name in both.tied.items():
-            if sorted(both.shapes[alias]) in [sorted(leaves[path]) for path in jax_left]:
-                lines.append(f"  {alias} and {name} are one tensor in torch: make them one leaf in JAX as well.")
-        raise NoCounterpart("\n".join(lines))
-    if not torch_left and not proved:
-        lines.append(_told(search))
-    if not proved and (point := search.first_difference()) is not None:
-        lines.append(
-            f"  first difference: what torch computes in {point.where} from {', '.join(sorted(point.names))}, shape "
-            f"{point.value.shape}, is nowhere in the JAX model. If the pairs above are right, look there: epsilon, "
-            f"activation, padding, the order of layers, the layout of the input (jax_example)."
-        )
-    guesses = [f"{e.torch[0]!r}: {e.jax[0]!r}" for e in entries if len(e.torch) == len(e.jax) == 1 and not torch_left]
-    for name in torch_left:
-        fits = [p for p in jax_left if sorted(leaves[p]) == sorted(both.shapes[name])]
-        guess = max(fits, key=lambda path, name=name: likeness(name, path), default=None)
-        guesses.append(f"{name!r}: {repr(guess) if guess else '(<JAX paths>, Rule(...))'}")
-    if guesses:
-        lines += ["  To decide pairs by hand, pass these and correct them:", "    overrides={"]
-        lines += [f"        {guess}," for guess in guesses] + ["    }"]
-    raise MappingError("\n".join(lines))
-
-
-def _told(search: Search) -> str:
-    gap = search.gap
-    if gap.draw is None:
-        return f"  under this mapping the outputs differ by {gap.size:.2e} (allowed {gap.allowed:.0e})."
-    return (
-        f"  under this mapping the outputs agree on positive weights of size one, but differ by {gap.size:.2e} "
-        f"(allowed {gap.allowed:.0e}) with {gap.draw.probe}: look for a bound or a kink that only one model has (relu6 "
-        f"for relu, abs, a clamp)."
-    )
-
-
-def _shaped(entry: Entry, both: BothModels, leaves: dict[str, Shape]) -> str:
-    ours = " + ".join(f"{n} {both.shapes[n]}" for n in entry.torch)
-    return f"{ours} -> {' + '.join(f'{p} {leaves[p]}' for p in entry.jax)}  [{entry.rule!r}; {entry.reason}]"

@@ -50,7 +50,7 @@ class Probing:
     def gap(self, entries: tuple[Entry, ...]) -> Gap:
         """The difference between the outputs when the JAX leaves hold torch's weights. The probes are run only if the
         outputs agree on the first draw."""
-        theirs, _ = self.both.run_jax(leaves_of(entries, self.both.weights))
+        theirs = self.both.run_jax(leaves_of(entries, self.both.weights))
         first = Gap(self.both.difference(self.both.trace.outputs, theirs), self.both.tolerance)
         if first.excess > 1:
             return first
@@ -99,7 +99,7 @@ class Probing:
         if draw.unjudged:
             return Gap(0.0, tolerance, draw)
         try:
-            theirs, _ = self.both.run_jax(leaves_of(entries, self.both.weights | draw.weights), draw.probe.inputs)
+            theirs = self.both.run_jax(leaves_of(entries, self.both.weights | draw.weights), draw.probe.inputs)
         except jax.errors.JaxRuntimeError as error:
             draw.unjudged = f"the JAX model raises {str(error).splitlines()[0]}"
             return Gap(0.0, tolerance, draw)

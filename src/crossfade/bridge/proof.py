@@ -46,10 +46,17 @@ class Verification:
 
 
 def verify(
-    mapping: Mapping, torch_module: torch.nn.Module, example: Any, jax_example: Any = None, jax_apply: Any = None
+    mapping: Mapping,
+    torch_module: torch.nn.Module,
+    example: Any,
+    jax_example: Any = None,
+    jax_apply: Any = None,
+    torch_apply: Any = None,
+    training: bool = False,
 ) -> Verification:
     """Checks the mapping against the models it is for."""
-    with BothModels(torch_module, mapping.jax_model, example, jax_example, jax_apply) as both:
+    how = jax_example, jax_apply, torch_apply, training
+    with BothModels(torch_module, mapping.jax_model, example, *how) as both:
         both.warn("Mapping.verify", stacklevel=4)
         probing, gap = _compare(both, mapping, decimal=False)
         if gap.excess > 1 and mapping.constants:
@@ -98,7 +105,7 @@ def guard(both: BothModels, entries: tuple[Entry, ...]) -> tuple[str, ...]:
     for entry in entries:
         changed = {name: first_draw(rng, both.shapes[name], name in both.positive) for name in entry.torch}
         ours = both.run_torch(changed)
-        theirs, _ = both.run_jax(base | leaves_of((entry,), changed))
+        theirs = both.run_jax(base | leaves_of((entry,), changed))
         gap = both.difference(ours, theirs)
         if gap > both.tolerance:
             raise MappingError(

@@ -14,7 +14,8 @@ import numpy as np
 from torch import nn
 
 from ..errors import NoCounterpart
-from .candidates import Candidate, Item, Shape
+from .axes import Shape
+from .candidates import Candidate, Item
 from .mapping import Entry
 from .rules import Rule, add, concat, each, fold, permute, reshape, shift, split, take
 

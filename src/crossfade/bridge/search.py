@@ -1,9 +1,11 @@
 """Depth-first search for the correspondence under which both models compute the same values.
 
 Torch's parameters are assigned in the order in which they are used. Assigning a torch array to a JAX leaf is right when
-the value that torch computes with it (say `x @ W.T`) then appears among JAX's intermediate values, in any layout. So
-each choice is checked at once. Two kinds of choice can only be checked by the final outputs, and need backtracking:
-between branches that look alike (two heads on one trunk), and where JAX's values are hidden (inside a scan).
+the value that torch computes with it (say `x @ W.T`) then appears among the values that JAX can now compute, in any
+layout. So each choice is checked at once, and JAX is evaluated only as far as it is known (program_jax.py). Some
+choices can only be checked by later values or by the final outputs, and need backtracking: between branches that look
+alike (two heads on one trunk), between orders of features (heads, or q, k and v), and where JAX's values are hidden
+(inside a scan).
 """
 
 import re
@@ -16,15 +18,15 @@ import numpy as np
 
 from .candidates import Candidate, Item
 from .dataflow_torch import Point
+from .locating import Operation, first_differing
 from .mapping import Entry, leaves_of
 from .probing import Gap, Probing
+from .program_jax import Values, Wave
 
-Values = list[np.ndarray]
 Choice = tuple[Entry, ...]  # one way to assign the items of a stage
-Stage = tuple[list[Item], Values]  # items assigned together, and the values that show whether that is right
 
-CHOICES = 125  # most combinations tried in one stage, the likeliest first
-LOOK = 8  # how many of them are tried one by one; the others are tried many at once
+CHOICES = 600  # most combinations tried in one stage, the likeliest first
+LOOK = 8  # how many of them are tried when the values of earlier stages did not appear
 UNKNOWN = Gap(np.inf, 1.0)
 
 # Equal for arrays with the same numbers in another order; the first one usually tells two arrays apart.
@@ -38,38 +40,64 @@ MOMENTS: tuple[Callable[[np.ndarray], float], ...] = (
 
 
 class Attempt(NamedTuple):
-    """The entries so far, the number of stages whose value appeared, and of those since then whose value did not."""
+    """The entries so far and what JAX computes with them; those whose value appeared; the number of stages whose value
+    appeared, and of those since then whose value did not."""
 
     entries: tuple[Entry, ...]
+    wave: Wave
+    held: tuple[Entry, ...] = ()
     shown: int = 0
     unseen: int = 0
 
 
+class Stage(NamedTuple):
+    """Items that are assigned together, and the point of torch's trace whose values show whether that is right."""
+
+    items: list[Item]
+    point: Point
+    values: Values
+
+
 class Search:
-    """The search. `best` holds the entries found: proved if `solve` returned True, else the best attempt."""
+    """The search. `best` holds the entries found: proved if `solve` returned True, else the best attempt, of which
+    `held` are those whose values appeared in JAX."""
 
     def __init__(self, probing: Probing, items: list[Item], fixed: tuple[Entry, ...]):
         self.probing, self.both = probing, probing.both
+        self.program = self.both.jax.program
         self.items = items
         self.fixed = fixed  # overrides
         self.owner = {name: item for item in items for name in item.names}
         self.stages = list(self._stages())
         self.order = {path: at for at, path in enumerate(self.both.jax.uses)}
-        self.best, self.shown, self.gap = fixed, -1, UNKNOWN
+        self.best, self.held, self.shown, self.gap = fixed, (), -1, UNKNOWN
+
+    @property
+    def proved(self) -> bool:
+        """Whether the outputs agree under the best attempt."""
+        return self.gap.excess <= 1
 
     def solve(self) -> bool:
         """First requires every value to appear; if some never does, searches again without requiring it."""
-        many, few = 300 + 4 * len(self.stages), 50 + 2 * len(self.stages)  # one run for each stage when all goes well
-        return self._walk(False, many) or (self.shown < len(self.stages) and self._walk(True, few))
+        many, few = 2000 + 40 * len(self.stages), CHOICES + 8 * len(self.stages)  # one a stage when all goes well
+        return self._walk(False, many) or self._walk(True, few)
 
-    def _walk(self, dark: bool, runs: int) -> bool:
+    def _begin(self) -> Attempt:
+        """Leaves that no item could go to keep the model's own values."""
+        wanted = {path for item in self.items for candidate in item.candidates for path in candidate.leaves}
+        wanted |= paths(self.fixed)
+        alone = {p: np.asarray(leaf, self.both.wide) for p, leaf in self.both.floats.items() if p not in wanted}
+        wave = self.program.begin(self.both.inputs)
+        return Attempt(self.fixed, self.program.advance(wave, alone | self.leaves(self.fixed))[0], self.fixed)
+
+    def _walk(self, dark: bool, tries: int) -> bool:
         """Goes through the stages, and back where nothing fits or the outputs do not agree at the end.
 
         With `dark`, a stage whose value never appears is assigned all the same: it may be computed inside a scan.
         """
-        self.runs = runs  # how often the JAX model may still be run
-        trail: list[Iterator[Attempt]] = [iter([Attempt(self.fixed)])]
-        while trail and self.runs > 0:
+        self.tries = tries  # choices that may still be tried
+        trail: list[Iterator[Attempt]] = [iter([self._begin()])]
+        while trail and self.tries > 0:
             attempt = next(trail[-1], None)
             if attempt is None:
                 trail.pop()
@@ -77,79 +105,80 @@ class Search:
             finished = len(trail) > len(self.stages)
             gap = self._gap(attempt.entries) if finished else UNKNOWN
             proved = gap.excess <= 1
-            if proved or (attempt.shown, -gap.excess) > (self.shown, -self.gap.excess):
-                self.best, self.shown, self.gap = attempt.entries, attempt.shown, gap
+            if proved or (attempt.shown, finished) > (self.shown, self.gap is not UNKNOWN):
+                self.best, self.held, self.shown, self.gap = attempt.entries, attempt.held, attempt.shown, gap
             if proved:
                 return True
             if not finished:
-                trail.append(self._settle(*self.stages[len(trail) - 1], attempt, dark))
+                self.both.progress(len(trail), len(self.stages))
+                trail.append(self._settle(self.stages[len(trail) - 1], attempt, dark))
         return False
 
-    def _settle(self, items: list[Item], wanted: Values, before: Attempt, dark: bool) -> Iterator[Attempt]:
-        """The attempt with this stage's items assigned, in every way for which the right value appears; with `dark` and
-        no such way, in every way."""
-        choices = self._choices(items, before.entries)
-        seen = False
-        for choice in self._showing(wanted, choices, before):
-            seen = True
-            yield Attempt((*before.entries, *choice), before.shown + 1)
-        if dark and not seen:
-            yield from (Attempt((*before.entries, *choice), before.shown, before.unseen + 1) for choice in choices)
+    def _settle(self, stage: Stage, before: Attempt, dark: bool) -> Iterator[Attempt]:
+        """The attempt with this stage's items assigned, in every way for which the right value appears; with `dark`
+        then in every other way."""
+        choices = self._choices(stage.items, before.entries)
+        seen = []
+        for choice, wave in self._showing(stage, choices, before):
+            seen.append(choice)
+            yield Attempt((*before.entries, *choice), wave, (*before.held, *choice), before.shown + 1)
+        for choice in choices if dark else ():
+            if choice not in seen and self.tries > 0:
+                self.tries -= 1
+                wave, _ = self.program.advance(before.wave, self.leaves(choice))
+                yield Attempt((*before.entries, *choice), wave, before.held, before.shown, before.unseen + 1)
 
-    def _showing(self, wanted: Values, choices: list[Choice], before: Attempt) -> Iterator[Choice]:
-        """The choices for which the value appears.
+    def _showing(self, stage: Stage, choices: list[Choice], before: Attempt) -> Iterator[tuple[Choice, Wave]]:
+        """The choices for which the value appears, and what JAX then computes.
 
         After the first one only two kinds can qualify: the same leaves in another layout, or a branch that looks alike.
         After some stages without a value only the likeliest are tried: the two models probably differ.
         """
-        known = self.leaves(before.entries)
-        likely = choices[: max(1, LOOK >> before.unseen)]
-        others = choices[len(likely) :] if not before.unseen else []
-        for at, choice in enumerate(likely):
-            if self._shows(wanted, known | self.leaves(choice)):
-                yield choice
-                mine = paths(choice)
-                others = [c for c in choices[at + 1 :] if paths(c) == mine or paths(c).isdisjoint(mine)]
-                break
-        for choice in self._promising(wanted, others, known):
-            if self._shows(wanted, known | self.leaves(choice)):
-                yield choice
+        awaited = self.program.awaited(before.wave)
+        found: set[str] | None = None
+        for choice in choices if not before.unseen else choices[: max(1, LOOK >> before.unseen)]:
+            mine = paths(choice)
+            if found is not None and len(mine) == len(choice) and mine != found and not mine.isdisjoint(found):
+                continue
+            wanted = self._wanted(stage, choice)
+            if not self._may_show(wanted, mine, awaited):
+                continue
+            if self.tries <= 0:
+                return
+            self.tries -= 1
+            wave, values = self.program.advance(before.wave, self.leaves(choice))
+            if self._appear(wanted, values if choice else wave.values()):
+                found = mine if found is None else found
+                yield choice, wave
 
-    def _promising(self, wanted: Values, choices: list[Choice], known: dict[str, np.ndarray]) -> list[Choice]:
-        """The choices left after trying many at once, each time several that share no leaf."""
-        rounds: list[tuple[dict[str, np.ndarray], list[Choice]]] = []
-        for choice in choices:
-            new = self.leaves(choice)
-            fits = next((turn for turn in rounds if turn[0].keys().isdisjoint(new)), None)
-            if fits is None:
-                rounds.append(fits := ({}, []))
-            fits[0].update(new)
-            fits[1].append(choice)
-        return [choice for leaves, group in rounds if self._shows(wanted, known | leaves) for choice in group]
-
-    def _shows(self, wanted: Values, leaves: dict[str, np.ndarray]) -> bool:
-        if self.runs <= 0:
-            return False
-        self.runs -= 1
-        return self._appear(wanted, self.both.run_jax(leaves)[1])
+    def _may_show(self, wanted: Values, mine: set[str], awaited: list[int]) -> bool:
+        """Whether some equation waits for these leaves and no others, or the value is the leaves themselves."""
+        bits = sum(self.program.bits[path] for path in mine)
+        size = sum(self.both.floats[path].size for path in mine)
+        return not mine or any(not waits & ~bits for waits in awaited) or size == sum(value.size for value in wanted)
 
     def _appear(self, wanted: Values, values: Values) -> bool:
         return all(appears(value, values, self.both.tolerance) for value in wanted)
 
     def _gap(self, entries: tuple[Entry, ...]) -> Gap:
-        self.runs -= 1
+        self.tries -= 1
         return self.probing.gap(entries)
 
     def _choices(self, items: list[Item], entries: tuple[Entry, ...]) -> list[Choice]:
-        """The ways to assign the items to free leaves, the likeliest first."""
+        """The ways to assign the items to free leaves, the likeliest first: as similar arrays were assigned before."""
         taken = paths(entries)
-        home = {_parent(name): _parent(e.jax[0]) for e in entries for name in e.torch}
+        home: dict[str, set[str]] = {}
+        for entry in entries:
+            for name in entry.torch:
+                home.setdefault(_parent(name), set()).update(map(_parent, entry.jax))
+        usual = {_pattern(entry) for entry in entries}
 
         def unlikely(*choice: Candidate) -> tuple:
-            pairs = [(e.torch[0], e.jax[0]) for c in choice for e in c.entries]
-            away = sum(home.get(_parent(name), _parent(path)) != _parent(path) for name, path in pairs)
-            alike = sum(likeness(name, path) for name, path in pairs)
-            return sum(c.cost for c in choice), away, -alike, [self.order.get(p, len(self.order)) for _, p in pairs]
+            pairs = [(e.torch[0], path) for c in choice for e in c.entries for path in e.jax]
+            away = sum(_parent(path) not in home.get(_parent(name), {_parent(path)}) for name, path in pairs)
+            alike = sum(likeness(e.torch[0], e.jax[0]) for c in choice for e in c.entries)
+            cost = sum(0 if c.entries and {_pattern(e) for e in c.entries} <= usual else c.cost for c in choice)
+            return cost, away, -alike, [self.order.get(path, len(self.order)) for _, path in pairs]
 
         kept = int(CHOICES ** (1 / len(items)))
         options = []
@@ -167,35 +196,55 @@ class Search:
             new = {id(item): item for n in sorted(point.names - settled) if (item := self.owner.get(n))}
             if new:
                 settled.update(n for item in new.values() for n in item.names)
-                yield list(new.values()), self._values(point, points)
+                yield Stage(list(new.values()), point, self._values(point, points))
 
     def _values(self, point: Point, points: list[Point]) -> Values:
-        """The values that JAX should compute for a point, given how it groups the members of an ensemble.
+        """The values that JAX should compute for a point, given how it groups torch's arrays.
 
-        Modules that only JAX stacks have one value, joined with the same step of the other members; modules that only
+        Arrays that only JAX holds as one have one value, joined with the same step of the others; arrays that only
         torch stacks have one value for each row.
         """
         items = lambda p: {id(item): item for n in p.names if (item := self.owner.get(n))}
         mine = items(point)
         if point.value.shape[:1] in [(item.rows,) for item in mine.values()]:
             return list(point.value)
-        same = lambda p: p.value.shape == point.value.shape and items(p).keys() == mine.keys() != set()
-        members = [p.value.ravel() for p in points if p is point or same(p)]
-        return [np.concatenate(members)]
+        same = lambda p: items(p).keys() == mine.keys() != set()
+        return [np.concatenate([p.value.ravel() for p in points if p is point or same(p)])]
+
+    def _wanted(self, stage: Stage, choice: Choice) -> Values:
+        """The values of a stage; where one array goes to several leaves, its features in the same pieces."""
+        for entry in choice:
+            if cut := next((op for op in entry.rule.ops if op.name == "split"), None):
+                shape = self.both.shapes[entry.torch[0]]
+                along = [1] * len(shape)
+                along[cut.args[0]] = -1
+                marks = np.broadcast_to(np.arange(shape[cut.args[0]]).reshape(along), shape)
+                if stage.point.value.shape[stage.point.features] == shape[cut.args[0]]:
+                    pieces = map(np.unique, entry.rule.forward((marks,)))
+                    return [stage.point.value.take(piece, stage.point.features) for piece in pieces]
+        return stage.values
 
     def leaves(self, entries: tuple[Entry, ...]) -> dict[str, np.ndarray]:
         """The JAX leaves that hold the weights of the first draw."""
-        return leaves_of(entries, self.both.weights)
+        return {p: np.asarray(a, self.both.wide) for p, a in leaves_of(entries, self.both.weights).items()}
 
-    def first_difference(self) -> Point | None:
-        """The first value of torch that does not appear in JAX under the best attempt, on the draw that differs."""
-        if (draw := self.gap.draw) is None:
-            points, weights, factor = self.both.trace.points, self.both.weights, 1.0
-        else:
-            weights, factor = self.both.weights | draw.weights, draw.probe.inputs
-            points = self.both.trace_with(draw.weights, factor).points
-        _, values = self.both.run_jax(leaves_of(self.best, weights), factor)
-        return next((p for p in points if not self._appear(self._values(p, points), values)), None)
+    def first_difference(self) -> tuple[Point | None, Operation | None]:
+        """On the draw that differs, under the best attempt, the first value with a parameter that does not appear in
+        JAX, and the first operation at all."""
+        draw = self.gap.draw
+        changed, factor = ({}, 1.0) if draw is None else (draw.weights, draw.probe.inputs)
+        values = self.both.values_jax(leaves_of(self.best, self.both.weights | changed), factor)
+        appears_there = lambda value: appears(value, values, self.both.tolerance)
+        operation = self.both.watch_with(changed, factor, lambda run: first_differing(run, appears_there))
+        return self._first_point(self.both.trace_with(changed, factor).points, values), operation
+
+    def _first_point(self, points: list[Point], values: Values) -> Point | None:
+        for point in points:
+            entries = tuple(entry for entry in self.best if not point.names.isdisjoint(entry.torch))
+            stage = Stage([], point, self._values(point, points))
+            if entries and not self._appear(self._wanted(stage, entries), values):
+                return point
+        return None
 
 
 def _apart(choice: tuple[Candidate, ...]) -> bool:
@@ -240,6 +289,13 @@ def likeness(name: str, path: str) -> int:
 @cache
 def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z]+|[0-9]+", text.lower()))
+
+
+def _pattern(entry: Entry) -> tuple:
+    """What the entries of like layers have in common: the rule, and the last words of the names."""
+    last = lambda name: name.rpartition(".")[2]
+    within = lambda path: ".".join(path.split(".")[-2:]) if len(entry.jax) > 1 else last(path)
+    return repr(entry.rule), tuple(map(last, entry.torch)), tuple(map(within, entry.jax))
 
 
 def _parent(name: str) -> str:
