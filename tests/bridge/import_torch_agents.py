@@ -1,6 +1,5 @@
 """Modules and whole losses in the manner of public one-file agents: each row a function and its arguments."""
 
-import copy
 import math
 from typing import Any
 
@@ -285,13 +284,13 @@ def c51(q: nn.Module, target: nn.Module, b: dict, n_atoms: int = 5) -> Tensor:
         delta_z = atoms[1] - atoms[0]
         tz = next_atoms.clamp(-2.0, 2.0)
         at = (tz + 2.0) / delta_z
-        l, u = at.floor().clamp(0, n_atoms - 1), at.ceil().clamp(0, n_atoms - 1)
-        d_m_l = (u + (l == u).float() - at) * next_pmfs
-        d_m_u = (at - l) * next_pmfs
+        low, up = at.floor().clamp(0, n_atoms - 1), at.ceil().clamp(0, n_atoms - 1)
+        d_m_l = (up + (low == up).float() - at) * next_pmfs
+        d_m_u = (at - low) * next_pmfs
         target_pmfs = torch.zeros_like(next_pmfs)
         for row in range(target_pmfs.size(0)):
-            target_pmfs[row].index_add_(0, l[row].long(), d_m_l[row])
-            target_pmfs[row].index_add_(0, u[row].long(), d_m_u[row])
+            target_pmfs[row].index_add_(0, low[row].long(), d_m_l[row])
+            target_pmfs[row].index_add_(0, up[row].long(), d_m_u[row])
     old = pmf(q, b["obs"])[torch.arange(len(action)), b["choices"].flatten()]
     return (-(target_pmfs * old.clamp(min=1e-5, max=1 - 1e-5).log()).sum(-1)).mean()
 
@@ -331,6 +330,12 @@ def iql(value: nn.Module, critics: nn.ModuleList, actor: nn.Module, b: dict) -> 
     exp_adv = torch.exp(3.0 * adv.detach()).clamp(max=100.0)
     mean, log_std = actor(b["obs"])
     return value_loss, q_loss, torch.mean(exp_adv * -Normal(mean, log_std.exp()).log_prob(b["actions"]).sum(-1))
+
+
+def inferred(module: nn.Module, x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        target = module(x)
+    return (module(x) - target.clone()).square().sum()
 
 
 class VectorizedLinear(nn.Module):
@@ -474,6 +479,39 @@ LOSSES: dict[str, tuple[Any, ...]] = {
     "iql": (iql, made(lambda: mlp(4, 1)), two_critics(), made(GaussianActor), BATCH),
     "edac": (edac, made(lambda: nn.Sequential(VectorizedLinear(6, 5, 3), nn.Tanh(), VectorizedLinear(5, 1, 3))), BATCH),
     "impala": (vtrace, made(Actor), {**BATCH, "logprobs": -u(6)}),
+    "vmapped ensemble": (lambda w, x: torch.vmap(lambda w: (x @ w).tanh().sum(0))(w), n(3, 4, 2), n(5, 4)),
+    "functional call": (
+        lambda m, x: torch.func.functional_call(m, {k: 2 * p for k, p in m.named_parameters()}, (x,)),
+        made(lambda: mlp(4, 2)),
+        n(3, 4),
+    ),
+    "jacobian": (lambda x: torch.func.jacrev(lambda y: (y**3).tanh().sigmoid().relu())(x), n(4)),
+    "gradients of each sample": (
+        lambda w, x: torch.func.vmap(torch.func.grad(lambda w, y: (y @ w).tanh().sum()), in_dims=(None, 0))(w, x),
+        n(4, 2),
+        n(3, 4),
+    ),
+    "inference mode": (inferred, made(lambda: mlp(4, 2)), n(3, 4)),
+    "gradient penalty of a convolution": (
+        lambda m, x: gradient_penalty(lambda y: m(y.view(5, 1, 4, 4)), x),
+        made(lambda: nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(48, 1))),
+        n(5, 16),
+    ),
+    "gradient penalty of many activations": (
+        gradient_penalty,
+        made(
+            lambda: nn.Sequential(
+                nn.Linear(4, 5),
+                nn.Softmax(-1),
+                nn.GELU(),
+                nn.Linear(5, 5),
+                nn.Softplus(),
+                nn.Sigmoid(),
+                nn.Linear(5, 1),
+            )
+        ),
+        n(5, 4),
+    ),
     "gradient penalty": (gradient_penalty, made(lambda: mlp(4, 1, nn.ELU)), n(5, 4)),
     "gradient penalty of relu": (gradient_penalty, made(lambda: mlp(4, 1)), n(5, 4)),
     "gradient penalty of layer norm": (
@@ -521,11 +559,3 @@ NOISY: dict[str, tuple[Any, ...]] = {
     ),
     "random policy": (lambda agent, x: agent.get_action_and_value(x), made(Actor), n(6, 4)),
 }
-
-
-def with_other_weights(module: nn.Module) -> nn.Module:
-    """A copy whose parameters differ, for targets."""
-    other = copy.deepcopy(module)
-    for tensor in other.parameters():
-        tensor.data.mul_(1.1)
-    return other

@@ -77,7 +77,7 @@ def masked_logits(x: Tensor, mask: Tensor) -> Tensor:
     )
 
 
-def gradient_penalty(module: nn.Module, x: Tensor) -> Tensor:
+def gradient_penalty(module: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     x = x.detach().requires_grad_(True)
     (grad,) = torch.autograd.grad(module(x).sum(), x, create_graph=True)
     return ((grad.norm(2, dim=1) - 1) ** 2).mean()

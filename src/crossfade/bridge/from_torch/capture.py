@@ -51,6 +51,7 @@ class Recorder(TorchDispatchMode):
         self.graph = Graph()
         self.memory = Memory(self.emit)
         self.constants: set[int] = set()
+        self.outside: list[Tensor] = []
         self.stand_ins: dict[int, Tensor] = {}
         self.randoms = 0
         self.place: Place | None = None
@@ -105,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.memory.alive.append(tensor)
         self.stand_ins[id(tensor)] = stand_in
         self.constants.add(storage_of(stand_in))
+        self.outside.append(tensor)
         return stand_in
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -120,7 +122,7 @@ class Recorder(TorchDispatchMode):
         write = _written(func, args, kwargs)
         base = functional_name(func)
         if base.partition(".")[0] in REFUSED:
-            raise self.refuse(NoCounterpart, REFUSED[base.partition(".")[0]])
+            raise self.refuse(*REFUSED[base.partition(".")[0]])
         if find(base) is None:
             return self.in_parts(func, base, args, kwargs, write)
         if write is not None and storage_of(self.known(write)) in self.constants:
@@ -131,22 +133,24 @@ class Recorder(TorchDispatchMode):
             )
         read = lambda x: self.read(x) if isinstance(x, Tensor) else x
         known_args, known_kwargs = tree_map(read, args), tree_map(read, kwargs)
-        results = self.run(func, args, kwargs)
-        stopped, tensors = not torch.is_grad_enabled(), _tensors(results)
-        outs = tuple(self.graph.value(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in tensors)
-        extra = self.unmarked(op, args)
-        outs += tuple(self.graph.value(tuple(t.shape), t.dtype) for t in extra)
         known_kwargs.pop("out", None)
+        if func in FakeTensorMode.lift_fns:
+            self.outside = [tensor for tensor in self.outside if tensor is not args[0]]  # it was made just now
+        results = self.run(func, args, kwargs)
+        tensors, unmarked = _tensors(results), [args[i] for i in WRITES.get(op, ()) if args[5] and args[i] is not None]
+        outs = [self.graph.value(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in tensors]
+        new = [self.graph.value(tuple(t.shape), t.dtype) for t in unmarked]
+        stopped = not torch.is_grad_enabled()
         random = None
         if base.partition(".")[0] in RANDOM:
             random, self.randoms = self.randoms, self.randoms + 1
-        node = Node(base, tuple(known_args), known_kwargs, outs, self.place or user_place(), stopped, random)
-        self.graph.nodes.append(node)
-        if write is not None:
+        place = self.place or user_place()
+        self.graph.nodes.append(Node(base, tuple(known_args), known_kwargs, (*outs, *new), place, stopped, random))
+        if write is not None and outs[0] is not None:
             self.write(write, outs[0], stopped)
         else:
             self.keep(op, args, tensors, outs)
-        for tensor, out in zip(extra, outs[len(tensors) :], strict=True):
+        for tensor, out in zip(unmarked, new, strict=True):
             self.memory.write(tensor, out)
         return results
 
@@ -181,9 +185,6 @@ class Recorder(TorchDispatchMode):
     def live(self, value: Any) -> Any:
         return self.known(value) if isinstance(value, Tensor) else value
 
-    def unmarked(self, op: str, args: tuple) -> list[Tensor]:
-        return [args[i] for i in WRITES.get(op, ()) if args[5] and args[i] is not None]
-
     def in_parts(self, func: Any, base: str, args: tuple, kwargs: dict[str, Any], write: Tensor | None) -> Any:
         """An operation without a rule, by those that torch makes it of."""
         if write is not None and base != _name(func):
@@ -210,7 +211,7 @@ class Recorder(TorchDispatchMode):
             value = self.emit("keep_gradient", (self.memory.read(tensor), value), spec.shape, spec.dtype)
         self.memory.write(tensor, value)
 
-    def keep(self, op: str, args: tuple, tensors: tuple, outs: tuple[Ref | None, ...]) -> None:
+    def keep(self, op: str, args: tuple, tensors: tuple, outs: list[Ref | None]) -> None:
         """Notes the tensors that an operation made."""
         for tensor, out in zip(tensors, outs, strict=False):
             if out is None:
@@ -230,7 +231,7 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
     """Runs the function under the recorder."""
     try:
         with ExitStack() as stack:
-            for context in (plain_kernels(), _no_custom_functions(recorder), recorder.fake, recorder):
+            for context in (plain_kernels(), _no_own_derivatives(recorder), recorder.fake, recorder):
                 stack.enter_context(context)
             result = function()
     except CrossfadeError:
@@ -248,10 +249,12 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
     return result
 
 
-REFUSED = {
-    "set": "expected tensors that keep their memory, got set_(). Assign the new tensor instead.",
-    "resize": "expected tensors that keep their size, got resize_(). Make a new tensor of that size.",
-    "nonzero": f"expected results whose shape does not depend on values, got nonzero(). {STATIC}",
+REFUSED: dict[str, tuple[type[CrossfadeError], str]] = {
+    "set": (NoCounterpart, "expected tensors that keep their memory, got set_(). Assign the new tensor instead."),
+    "resize": (NoCounterpart, "expected tensors that keep their size, got resize_(). Make a new tensor of that size."),
+    "allclose": (UsageError, f"expected code whose course does not depend on values, got torch.allclose. {STATIC}"),
+    "equal": (UsageError, f"expected code whose course does not depend on values, got torch.equal. {STATIC}"),
+    "nonzero": (UsageError, f"expected results whose shape does not depend on values, got nonzero(). {STATIC}"),
 }
 
 
@@ -282,23 +285,28 @@ def plain_kernels() -> Iterator[None]:
 
 
 @contextmanager
-def _no_custom_functions(recorder: Recorder) -> Iterator[None]:
-    """A torch.autograd.Function says its own derivative, which a record of its forward pass does not have."""
-    before = torch.autograd.Function.__dict__["apply"]
+def _no_own_derivatives(recorder: Recorder) -> Iterator[None]:
+    """An autograd.Function and a hook say a derivative of their own, which no record of the forward pass has."""
 
-    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+    def refuse(what: str) -> None:
         recorder.place = user_place()
         raise recorder.refuse(
             NoCounterpart,
-            f"expected derivatives that torch's operations have, got the torch.autograd.Function {cls.__name__}. "
+            f"expected derivatives that torch's operations have, got {what}. "
             f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
         )
 
-    torch.autograd.Function.apply = classmethod(apply)
+    apply = classmethod(lambda cls, *args, **kwargs: refuse(f"the torch.autograd.Function {cls.__name__}"))
+    hook = lambda tensor, hook: refuse("Tensor.register_hook")
+    places = ((torch.autograd.Function, "apply", apply), (Tensor, "register_hook", hook))
+    before = [owner.__dict__[name] for owner, name, _ in places]
     try:
+        for owner, name, new in places:
+            setattr(owner, name, new)
         yield
     finally:
-        torch.autograd.Function.apply = before
+        for (owner, name, _), old in zip(places, before, strict=True):
+            setattr(owner, name, old)
 
 
 def _name(func: Any) -> str:

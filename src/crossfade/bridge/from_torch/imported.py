@@ -26,9 +26,7 @@ from .values import DTYPES, TORCH_DTYPES
 State = dict[str, Array]
 
 
-def import_torch(
-    function: Callable[..., Any] | nn.Module, *example: Any, closed_over: Any = None, **example_kwargs: Any
-) -> "ImportedFunction":
+def import_torch(function: Any, *example: Any, closed_over: Any = None, **example_kwargs: Any) -> "ImportedFunction":
     """The JAX function that computes what a torch function does, with torch's derivatives.
 
     function: any code of tensors (losses, `torch.distributions`, in-place operations, indexing, layers), or an
@@ -83,6 +81,7 @@ class Trace:
     results: list[Ref]
     changed: list[str]  # names of the buffers that were written to
     random: str | None  # where the first random number is drawn
+    outside: list[Tensor]  # read as constants
 
 
 class ImportedFunction:
@@ -111,6 +110,12 @@ class ImportedFunction:
     def is_random(self) -> bool:
         """Whether some record draws random numbers, and so needs a key."""
         return any(trace.random is not None for trace in self._traces.values())
+
+    @property
+    def outside(self) -> list[Tensor]:
+        """Tensors that the function reads without taking them as arguments: their values at the time are constants."""
+        found = {id(tensor): tensor for trace in self._traces.values() for tensor in trace.outside}
+        return list(found.values())
 
     def __call__(self, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         return self._run(args, kwargs, key)[0]
@@ -196,6 +201,11 @@ class ImportedFunction:
             if id(tensor) in seen:
                 continue
             seen.add(id(tensor))
+            if tensor._backward_hooks:
+                raise NoCounterpart(
+                    f"argument {path}: expected a parameter without hooks, got {name!r} with one that changes its "
+                    f"gradient. Remove it, and change the gradient in JAX."
+                )
             array = given.get(name, self._buffers.get(f"{path}.{name}"))
             if array is None:
                 raise UsageError(f"argument {path}: expected the parameter {name!r}, got none. Use params(module).")
@@ -257,7 +267,7 @@ def _traced(graph: Graph, result: Any, buffers: dict[str, Ref], recorder: Record
         found = play(graph, [*results, *buffers.values()], arrays, key)
         return found[: len(results)], found[len(results) :]
 
-    return Trace(jax.jit(run, inline=True), result, results, list(buffers), random)
+    return Trace(jax.jit(run, inline=True), result, results, list(buffers), random, recorder.outside)
 
 
 def _single(value: Any) -> Tensor:

@@ -28,7 +28,7 @@ def play(graph: Graph, results: Sequence[Ref], arrays: Sequence[Array], key: Arr
     return [values[ref.index] for ref in results]
 
 
-def _outs(node: Node, graph: Graph, args: tuple, kwargs: dict[str, Any], key: Array | None) -> Sequence[Array]:
+def _outs(node: Node, graph: Graph, args: tuple, kwargs: dict[str, Any], key: Array | None) -> Sequence[Any]:
     rule = find(node.op)
     assert rule is not None, node.op
     if node.random is not None:

@@ -7,18 +7,18 @@ from jax import Array, lax
 
 from .rules_pointwise import with_slope
 from .table import rule, rules
-from .values import as_float
+from .values import Number, as_float
 
 rules(mish=lambda x: x * jnp.tanh(softplus(x)), relu=jax.nn.relu, silu=jax.nn.silu)
 
 
-def _inside(x: Array, low: float, high: float, inner: Array) -> Array:
+def _inside(x: Array, low: Number, high: Number, inner: Array) -> Array:
     """`inner` where low < x < high, and constants (its values at the ends) elsewhere."""
     return jnp.where((x > low) & (x < high), inner, lax.stop_gradient(inner))
 
 
 @rule("leaky_relu")
-def leaky_relu(x: Array, slope: float = 0.01) -> Array:
+def leaky_relu(x: Array, slope: Number = 0.01) -> Array:
     return jnp.where(x > 0, x, slope * x)
 
 
@@ -28,14 +28,14 @@ def prelu(x: Array, weight: Array) -> Array:
 
 
 @rule("elu")
-def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Array:
+def elu(x: Array, alpha: Number = 1.0, scale: Number = 1.0, input_scale: Number = 1.0) -> Array:
     """scale x above 0, scale alpha (exp(input_scale x) - 1) up to it."""
     negative = jnp.expm1(jnp.where(x > 0, 0.0, x) * input_scale)
     return jnp.where(x > 0, scale * x, scale * alpha * negative)
 
 
 @rule("celu")
-def celu(x: Array, alpha: float = 1.0) -> Array:
+def celu(x: Array, alpha: Number = 1.0) -> Array:
     """elu with input_scale 1 / alpha; torch's derivative takes alpha in 32 bits."""
     scale = 1.0 / float(np.float32(alpha))
     slope = jnp.where(x > 0, 1.0, alpha * scale * jnp.exp(jnp.where(x > 0, 0.0, x) * scale))
@@ -48,7 +48,7 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
 
 
 @rule("hardtanh")
-def hardtanh(x: Array, low: float = -1, high: float = 1) -> Array:
+def hardtanh(x: Array, low: Number = -1, high: Number = 1) -> Array:
     """x between the bounds; unlike clamp's, the derivative is 0 at them."""
     return _inside(x, low, high, jnp.clip(x, low, high))
 
@@ -67,7 +67,7 @@ def hardswish(x: Array) -> Array:
 
 
 @rule("softplus")
-def softplus(x: Array, beta: float = 1, threshold: float = 20) -> Array:
+def softplus(x: Array, beta: Number = 1, threshold: Number = 20) -> Array:
     """log(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""
     scaled = x * beta
     return jnp.where(scaled > threshold, x, jnp.log1p(jnp.exp(jnp.where(scaled > threshold, 0.0, scaled))) / beta)
@@ -81,17 +81,17 @@ def log_sigmoid(x: Array) -> tuple[Array, Array]:
 
 
 @rule("softshrink")
-def softshrink(x: Array, bound: float = 0.5) -> Array:
+def softshrink(x: Array, bound: Number = 0.5) -> Array:
     return jnp.where(x > bound, x - bound, jnp.where(x < -bound, x + bound, 0.0))
 
 
 @rule("hardshrink")
-def hardshrink(x: Array, bound: float = 0.5) -> Array:
+def hardshrink(x: Array, bound: Number = 0.5) -> Array:
     return jnp.where((x >= -bound) & (x <= bound), 0.0, x)
 
 
 @rule("threshold")
-def threshold(x: Array, bound: float, value: float) -> Array:
+def threshold(x: Array, bound: Number, value: Number) -> Array:
     return jnp.where(x <= bound, jnp.asarray(value, x.dtype), x)
 
 

@@ -135,7 +135,7 @@ def eigh(x: Array, uplo: str = "L", compute_v: bool = True) -> tuple[Array, Arra
 
 
 @rule("_cdist_forward", "cdist")
-def cdist(x: Array, y: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
+def cdist(x: Array, y: Array, p: Number = 2.0, compute_mode: int | None = None) -> Array:
     """Distances between each row of x and each of y; 0 has the derivative 0."""
     apart = x[..., :, None, :] - y[..., None, :, :]
     if p == 2:

@@ -65,9 +65,19 @@ def _transposed(
 
 @rule("convolution_backward")
 def convolution_backward(
-    grad: Array, x: Array, weight: Array, bias_sizes: Sizes | None, *settings: Sizes | bool | int
+    grad: Array,
+    x: Array,
+    weight: Array,
+    bias_sizes: Sizes | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    output_padding: Sizes,
+    groups: int,
+    wanted: Sequence[bool],
 ) -> tuple[Array, Array, Array]:
     """Gradients of the input, the kernel and the bias."""
-    *settings, wanted = settings
-    _, pull = jax.vjp(lambda x, w: convolution(x, w, None, *settings), x, weight)  # pyright: ignore[reportArgumentType]
+    settings = (stride, padding, dilation, transposed, output_padding, groups)
+    _, pull = jax.vjp(lambda x, w: convolution(x, w, None, *settings), x, weight)
     return *pull(grad), grad.sum((0, *range(2, grad.ndim)))

@@ -44,7 +44,7 @@ def linspace(start: Value, end: Value, steps: int, **_: object) -> Array:
 
 
 @rule("logspace")
-def logspace(start: Value, end: Value, steps: int, base: float = 10.0, **_: object) -> Array:
+def logspace(start: Value, end: Value, steps: int, base: Number = 10.0, **_: object) -> Array:
     return jnp.logspace(start, end, steps, base=base, dtype=float)
 
 

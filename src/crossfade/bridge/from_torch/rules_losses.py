@@ -8,7 +8,7 @@ from jax import Array, lax
 from .rules_activations import log_sigmoid
 from .rules_pointwise import absolute
 from .table import rule
-from .values import promoted, ranked
+from .values import Number, promoted, ranked
 
 NONE, MEAN, SUM = 0, 1, 2
 """torch's numbers for what is done with the terms of a loss."""
@@ -31,7 +31,7 @@ def l1_loss(x: Array, target: Array, reduction: int = MEAN) -> Array:
 
 
 @rule("huber_loss")
-def huber_loss(x: Array, target: Array, reduction: int = MEAN, delta: float = 1.0) -> Array:
+def huber_loss(x: Array, target: Array, reduction: int = MEAN, delta: Number = 1.0) -> Array:
     """d^2 / 2 up to delta, delta (|d| - delta / 2) beyond, with d = x - target."""
     x, target = promoted(x, target)
     size = absolute(x - target)
@@ -39,7 +39,7 @@ def huber_loss(x: Array, target: Array, reduction: int = MEAN, delta: float = 1.
 
 
 @rule("smooth_l1_loss")
-def smooth_l1_loss(x: Array, target: Array, reduction: int = MEAN, beta: float = 1.0) -> Array:
+def smooth_l1_loss(x: Array, target: Array, reduction: int = MEAN, beta: Number = 1.0) -> Array:
     """d^2 / (2 beta) below beta, |d| - beta / 2 beyond."""
     if beta == 0:
         return l1_loss(x, target, reduction)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .table import rule
-from .values import ranked
+from .values import Number, ranked
 
 
-def _standardised(x: Array, over: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
+def _standardised(x: Array, over: tuple[int, ...], eps: Number) -> tuple[Array, Array, Array]:
     """(x - mean) / sqrt(var + eps) over some axes, the mean, and the reciprocal of the root."""
     mean = jnp.mean(x, over, keepdims=True)
     scale = lax.rsqrt(jnp.mean(jnp.square(x - mean), over, keepdims=True) + eps)
@@ -24,14 +24,14 @@ def _affine(x: Array, weight: Array | None, bias: Array | None) -> Array:
 
 @rule("native_layer_norm")
 def layer_norm(
-    x: Array, shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
+    x: Array, shape: Sequence[int], weight: Array | None, bias: Array | None, eps: Number
 ) -> tuple[Array, Array, Array]:
     y, mean, scale = _standardised(x, tuple(range(x.ndim - len(shape), x.ndim)), eps)
     return _affine(y, weight, bias), mean, scale
 
 
 @rule("_fused_rms_norm")
-def rms_norm(x: Array, shape: Sequence[int], weight: Array | None, eps: float | None) -> tuple[Array, Array]:
+def rms_norm(x: Array, shape: Sequence[int], weight: Array | None, eps: Number | None) -> tuple[Array, Array]:
     """x / sqrt(mean(x^2) + eps); eps is that of the dtype if none is given."""
     over = tuple(range(x.ndim - len(shape), x.ndim))
     scale = lax.rsqrt(jnp.mean(jnp.square(x), over, keepdims=True) + (jnp.finfo(x.dtype).eps if eps is None else eps))
@@ -40,7 +40,7 @@ def rms_norm(x: Array, shape: Sequence[int], weight: Array | None, eps: float | 
 
 @rule("native_group_norm")
 def group_norm(
-    x: Array, weight: Array | None, bias: Array | None, n: int, channels: int, space: int, groups: int, eps: float
+    x: Array, weight: Array | None, bias: Array | None, n: int, channels: int, space: int, groups: int, eps: Number
 ) -> tuple[Array, Array, Array]:
     y, mean, scale = _standardised(x.reshape(n, groups, -1), (2,), eps)
     trailing = (1,) * (x.ndim - 2)
@@ -56,17 +56,18 @@ def batch_norm(
     running_mean: Array | None,
     running_var: Array | None,
     training: bool,
-    momentum: float,
-    eps: float,
+    momentum: Number,
+    eps: Number,
 ) -> tuple[Array, ...]:
     """Over all axes but the channels. In training the statistics of the batch are used, and the running ones follow:
     new = (1 - momentum) old + momentum batch, with n - 1 in the denominator of the variance."""
     over = (0, *range(2, x.ndim))
-    per_channel = lambda v: None if v is None else v.reshape(-1, *(1,) * (x.ndim - 2))
+    channels = lambda v: ranked(x, v.reshape(-1, *(1,) * (x.ndim - 2)))[1]
+    per_channel = lambda v: None if v is None else channels(v)
     if not training:
         assert running_mean is not None and running_var is not None
         scale = lax.rsqrt(running_var + eps)
-        y = (x - ranked(x, per_channel(running_mean))[1]) * ranked(x, per_channel(scale))[1]
+        y = (x - channels(running_mean)) * channels(scale)
         nothing = jnp.zeros((0,), x.dtype)
         return _affine(y, per_channel(weight), per_channel(bias)), nothing, nothing
     y, mean, scale = _standardised(x, over, eps)
@@ -87,14 +88,14 @@ def batch_norm_functional(
     running_mean: Array,
     running_var: Array,
     training: bool,
-    momentum: float,
-    eps: float,
+    momentum: Number,
+    eps: Number,
 ) -> tuple[Array, ...]:
     return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @rule("_native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(
-    x: Array, weight: Array | None, bias: Array | None, training: bool, momentum: float, eps: float
+    x: Array, weight: Array | None, bias: Array | None, training: bool, momentum: Number, eps: Number
 ) -> tuple[Array, ...]:
     return batch_norm(x, weight, bias, None, None, training, momentum, eps)

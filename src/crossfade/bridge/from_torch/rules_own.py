@@ -10,7 +10,6 @@ from .table import rule, rules
 rules(detach=lax.stop_gradient, detach_copy=lax.stop_gradient)
 
 
-@rule("keep_gradient")
 @jax.custom_jvp
 def keep_gradient(before: Array, after: Array) -> Array:
     """The value of `after` with the derivative of `before`: what an in-place operation under no_grad leaves behind."""
@@ -20,6 +19,9 @@ def keep_gradient(before: Array, after: Array) -> Array:
 @keep_gradient.defjvp
 def _keep_gradient_jvp(primals: tuple, tangents: tuple) -> tuple:
     return primals[1], tangents[0]
+
+
+rules(keep_gradient=keep_gradient)
 
 
 @rule("strided_flat")

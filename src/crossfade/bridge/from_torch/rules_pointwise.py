@@ -99,13 +99,15 @@ def rounded(x: Array, *, decimals: int = 0) -> Array:
 
 
 @rule("logit")
-def logit(x: Array, eps: float | None = None) -> Array:
+def logit(x: Array, eps: Number | None = None) -> Array:
     x = as_float(x) if eps is None else clamp(as_float(x), eps, 1 - eps)
     return jnp.log(x / (1 - x))
 
 
 @rule("nan_to_num")
-def nan_to_num(x: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Array:
+def nan_to_num(
+    x: Array, nan: Number | None = None, posinf: Number | None = None, neginf: Number | None = None
+) -> Array:
     return jnp.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf) if is_float(x) else x
 
 

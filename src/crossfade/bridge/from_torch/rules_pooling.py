@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from ...errors import NoCounterpart
 from .table import rule
+from .values import Number
 
 Sizes = Sequence[int]
 
@@ -120,14 +121,14 @@ def _parts(x: Array, sizes: Sizes) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 @rule("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def upsample_nearest(x: Array, sizes: Sizes, *scales: float | None) -> Array:
+def upsample_nearest(x: Array, sizes: Sizes, *scales: Number | None) -> Array:
     for axis, n in zip(range(x.ndim - len(sizes), x.ndim), sizes, strict=True):
         x = jnp.take(x, np.arange(n) * x.shape[axis] // n, axis=axis)
     return x
 
 
 @rule("upsample_linear1d", "upsample_bilinear2d")
-def upsample_linear(x: Array, sizes: Sizes, align_corners: bool, *scales: float | None) -> Array:
+def upsample_linear(x: Array, sizes: Sizes, align_corners: bool, *scales: Number | None) -> Array:
     """Between the two nearest elements of each axis, by their distance."""
     for axis, n, scale in zip(range(x.ndim - len(sizes), x.ndim), sizes, scales or (None,) * len(sizes), strict=True):
         size = x.shape[axis]

@@ -22,7 +22,7 @@ def _noise(key: Array, shape: Shape, kind: np.dtype) -> Array:
 
 @rule("normal.default")
 def normal_(
-    key: Array, shape: Shape, kind: np.dtype, x: Array, mean: float = 0, std: float = 1, *, generator: object = None
+    key: Array, shape: Shape, kind: np.dtype, x: Array, mean: Number = 0, std: Number = 1, *, generator: object = None
 ) -> Array:
     return mean + std * _noise(key, shape, kind)
 
@@ -37,7 +37,7 @@ def normal(
 
 @rule("normal.float_float")
 def normal_numbers(
-    key: Array, shape: Shape, kind: np.dtype, mean: float, std: float, size: Sequence[int], **_: object
+    key: Array, shape: Shape, kind: np.dtype, mean: Number, std: Number, size: Sequence[int], **_: object
 ) -> Array:
     return mean + std * _noise(key, shape, kind)
 
@@ -49,7 +49,7 @@ def randn(key: Array, shape: Shape, kind: np.dtype, like: object, **_: object) -
 
 @rule("log_normal")
 def log_normal(
-    key: Array, shape: Shape, kind: np.dtype, x: Array, mean: float = 1, std: float = 2, *, generator: object = None
+    key: Array, shape: Shape, kind: np.dtype, x: Array, mean: Number = 1, std: Number = 2, *, generator: object = None
 ) -> Array:
     return jnp.exp(mean + std * _noise(key, shape, kind))
 
@@ -61,20 +61,20 @@ def rand(key: Array, shape: Shape, kind: np.dtype, like: object, **_: object) ->
 
 @rule("uniform")
 def uniform(
-    key: Array, shape: Shape, kind: np.dtype, x: Array, low: float = 0, high: float = 1, *, generator: object = None
+    key: Array, shape: Shape, kind: np.dtype, x: Array, low: Number = 0, high: Number = 1, *, generator: object = None
 ) -> Array:
     return jax.random.uniform(key, shape, kind, low, high)
 
 
 @rule("exponential")
 def exponential(
-    key: Array, shape: Shape, kind: np.dtype, x: Array, rate: float = 1, *, generator: object = None
+    key: Array, shape: Shape, kind: np.dtype, x: Array, rate: Number = 1, *, generator: object = None
 ) -> Array:
     """Above 0, as torch's are: their logarithm is finite."""
     return jnp.maximum(jax.random.exponential(key, shape, kind), jnp.finfo(kind).tiny) / rate
 
 
-def _hits(key: Array, shape: Shape, p: float) -> Array:
+def _hits(key: Array, shape: Shape, p: Number) -> Array:
     """True with probability p, from uniforms of 32 bits whatever the dtype."""
     return jax.random.uniform(key, shape, jnp.float32) < jnp.float32(p)
 
@@ -94,13 +94,13 @@ def bernoulli_tensor(
 
 @rule("bernoulli.float", "bernoulli.p")
 def bernoulli_number(
-    key: Array, shape: Shape, kind: np.dtype, x: Array, p: float = 0.5, *, generator: object = None
+    key: Array, shape: Shape, kind: np.dtype, x: Array, p: Number = 0.5, *, generator: object = None
 ) -> Array:
     return _hits(key, shape, p)
 
 
 @rule("native_dropout")
-def dropout(key: Array, shape: Shape, kind: np.dtype, x: Array, p: float, train: bool | None) -> tuple[Array, Array]:
+def dropout(key: Array, shape: Shape, kind: np.dtype, x: Array, p: Number, train: bool | None) -> tuple[Array, Array]:
     kept = _hits(key, shape, 1 - p) if train is not False else jnp.ones(shape, bool)
     return jnp.where(kept, x / (1 - p) if p < 1 else 0.0, 0.0), kept
 

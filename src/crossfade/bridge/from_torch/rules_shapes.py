@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from .table import rule, rules
-from .values import promoted
+from .values import Number, promoted
 
 rules(
     _reshape_alias=lambda x, size, stride: x.reshape(size),
@@ -154,7 +154,7 @@ def _pairs(padding: Sequence[int], rank: int) -> list[tuple[int, int]]:
 
 
 @rule("constant_pad_nd")
-def constant_pad(x: Array, padding: Sequence[int], value: float = 0) -> Array:
+def constant_pad(x: Array, padding: Sequence[int], value: Number = 0) -> Array:
     config = [(before, after, 0) for before, after in _pairs(padding, x.ndim)]
     return lax.pad(x, jnp.asarray(value, x.dtype), config)
 

@@ -22,7 +22,7 @@ def children(tree: Any) -> dict[Any, Any] | None:
     if isinstance(tree, dict):
         return dict(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return dict(zip(tree._fields, tree, strict=True))
+        return dict(zip(getattr(tree, "_fields"), tree, strict=True))  # noqa: B009 (a NamedTuple, says the line above)
     if type(tree) in (list, tuple):
         return dict(enumerate(tree))
     if dataclasses.is_dataclass(tree):

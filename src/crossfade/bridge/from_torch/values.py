@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jax import Array
 
-Number = bool | int | float | complex
+Number = bool | int | float
 Value = Array | Number
 """What stands for a tensor: an array, or a number that torch would have wrapped."""
 Axes = int | Sequence[int] | None
@@ -101,4 +101,4 @@ def _python_dtype(value: Number) -> np.dtype:
         return np.dtype(bool)
     if isinstance(value, int):
         return jax_dtype(torch.int64)
-    return default_float() if isinstance(value, float) else jax_dtype(torch.complex64)
+    return default_float()
