@@ -137,6 +137,37 @@ def test_a_jax_loss_by_hand_reads_torchs_names(x64):
     assert distance(net, reference) <= 1e-12 and step.proof
 
 
+def test_an_ensemble_of_bare_tensors_under_vmap(x64):
+    torch.manual_seed(0)
+    base = nn.Linear(3, 2).double()
+    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    stacked = {"weight": draw(4, 2, 3), "bias": draw(4, 2)}
+    expected = {name: tensor.detach().clone().requires_grad_() for name, tensor in stacked.items()}
+
+    def loss(stacked, batch):
+        member = lambda weights, x: torch.func.functional_call(base, weights, (x,))
+        return (torch.vmap(member, in_dims=(0, None))(stacked, batch["x"]) - batch["y"][None]).pow(2).mean()
+
+    step = cf.accelerate(loss, stacked, torch.optim.Adam(stacked.values(), 0.02))
+    optimizer = torch.optim.Adam(expected.values(), 0.02)
+    for batch in batches(3):
+        step(batch)
+        torch_steps(expected, optimizer, [batch], loss=loss)
+    for name in stacked:
+        torch.testing.assert_close(stacked[name], expected[name], rtol=1e-12, atol=1e-14)
+
+
+def test_a_module_given_to_torch_compile_is_run_as_it_is(x64):
+    net, optimizer, _ = make()
+    reference, reference_optimizer = copy.deepcopy((net, optimizer))
+    compiled = torch.compile(net, backend="eager")
+    step = cf.accelerate(lambda batch: torch_loss(compiled, batch), compiled, optimizer)
+    for batch in batches(3):
+        step(batch)
+        torch_steps(reference, reference_optimizer, [batch])
+    assert distance(net, reference) <= 1e-12
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()

@@ -68,13 +68,14 @@ class LiveLoss:
     # Finding out what it reads
 
     def look(self, batch: Any) -> None:
-        """Finds out what the loss reads, draws and moves on, by running it once or twice on a batch of tensors."""
+        """Finds out what the loss reads, draws and moves on, by running it up to three times on a batch of tensors."""
         self.reads = Reads(partial(self._loss, self._given) if self._takes_module else self._loss, live=True)
         self._bring(self.reads.modules)
         state, watching, drawing, returned = self._watch(batch)
-        if watching.outside:
-            seen = {f"closed_over_{i}": _leaf(tensor) for i, tensor in enumerate(watching.outside)}
-            self._bring(self.reads.modules | seen)
+        if watching.outside:  # and if it is there again: some functions, vmap among them, make tensors unseen
+            again = {id(tensor) for tensor in self._watch(batch)[1].outside}
+            seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
+            self._bring(self.reads.modules | {f"closed_over_{i}": tensor for i, tensor in enumerate(seen)})
             state, watching, drawing, returned = self._watch(batch)
         # torch does not count every write: the statistics of a normalisation change without a new version
         written = {
@@ -203,7 +204,7 @@ def _takes_module(loss: Callable[..., Any]) -> bool:
 
 def _named(given: Parts) -> dict[str, Part]:
     """The parts that were given, by name; a sole module has none."""
-    parts = {"": given} if isinstance(given, nn.Module | Tensor) else given
+    parts = {"tensor": given} if isinstance(given, Tensor) else {"": given} if isinstance(given, nn.Module) else given
     named = dict(parts.items() if isinstance(parts, Mapping) else ((str(i), p) for i, p in enumerate(parts)))
     for name, part in named.items():
         if not isinstance(part, nn.Module | Tensor) or "." in name:
