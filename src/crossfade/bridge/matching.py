@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..errors import AmbiguousMapping, CrossfadeError, UsageError, nearest
+from ..errors import AmbiguousMapping, CrossfadeError, MappingError, UsageError, nearest
 from .axes import Shape
 from .both_models import TORCH_RAN, Apply, BothModels
 from .candidates import Candidate, Facts, Item, arrays, single_item, stacked_items, unstacked_items
