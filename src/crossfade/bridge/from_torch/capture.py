@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ...errors import CrossfadeError, NoCounterpart, UsageError, UserCodeError
 from ..transfer_torch import tensor_to_numpy
+from .above import AboveATen
 from .graph import Graph, Node, Ref
 from .memory import Memory, storage_of
 from .places import Place, answer_that_passes, error_place, user_place
@@ -91,7 +92,11 @@ class Recorder(TorchDispatchMode):
         if self.memory.holds(tensor):
             return tensor
         if isinstance(tensor, FakeTensor):
-            raise self.refuse(NoCounterpart, f"a tensor of shape {tuple(tensor.shape)} has no known origin. {OTHER_OP}")
+            raise self.refuse(
+                NoCounterpart,
+                f"a tensor of shape {tuple(tensor.shape)} has no known origin: it was made inside a recurrent layer, for "
+                f"its gradient, or by an extension of torch. {OTHER_OP}",
+            )
         if tensor.requires_grad:
             raise self.refuse(
                 UsageError,
@@ -153,6 +158,34 @@ class Recorder(TorchDispatchMode):
         for tensor, out in zip(unmarked, new, strict=True):
             self.memory.write(tensor, out)
         return results
+
+    def whole(self, name: str, func: Any, args: tuple) -> Any:
+        """A layer that torch makes of many operations, as one; what happens inside it is not recorded."""
+        self.place = user_place()
+        read = lambda x: self.read(x) if isinstance(x, Tensor) else x
+        known_args = tree_map(read, args)
+        live = tree_map(self.live, args)
+        with _disable_current_modes(), self.fake:
+            results = func(*live)
+        outs = [self.graph.value(tuple(t.shape), t.dtype) for t in results]
+        node = Node(f"{name}.input", tuple(known_args), {}, tuple(outs), self.place, not torch.is_grad_enabled())
+        self.graph.nodes.append(node)
+        for tensor, out in zip(results, outs, strict=True):
+            self.memory.add(tensor, out)
+        return results
+
+    def detached(self, tensor: Tensor) -> None:
+        """`detach_`, which only autograd sees."""
+        self.place = user_place()
+        tensor = self.known(tensor)
+        value = self.emit("detach", (self.read(tensor),), tuple(tensor.shape), tensor.dtype)
+        self.memory.detach(tensor, value, tensor)
+
+    def new_data(self) -> None:
+        self.place = user_place()
+        raise self.refuse(
+            NoCounterpart, "expected tensors that keep their memory, got `x.data = y`. Use x.data.copy_(y)."
+        )
 
     def number(self, func: Any, args: tuple) -> bool | int | float:
         """`item()`, `bool(tensor)`, `float(tensor)`: possible for constants only."""
@@ -231,7 +264,8 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
     """Runs the function under the recorder."""
     try:
         with ExitStack() as stack:
-            for context in (plain_kernels(), _no_own_derivatives(recorder), recorder.fake, recorder):
+            above = AboveATen(recorder)
+            for context in (plain_kernels(), _no_own_derivatives(recorder), recorder.fake, recorder, above):
                 stack.enter_context(context)
             result = function()
     except CrossfadeError:
@@ -254,6 +288,7 @@ REFUSED: dict[str, tuple[type[CrossfadeError], str]] = {
     "resize": (NoCounterpart, "expected tensors that keep their size, got resize_(). Make a new tensor of that size."),
     "allclose": (UsageError, f"expected code whose course does not depend on values, got torch.allclose. {STATIC}"),
     "equal": (UsageError, f"expected code whose course does not depend on values, got torch.equal. {STATIC}"),
+    "masked_select": (UsageError, f"expected results whose shape is known, got masked_select. {STATIC}"),
     "nonzero": (UsageError, f"expected results whose shape does not depend on values, got nonzero(). {STATIC}"),
 }
 
