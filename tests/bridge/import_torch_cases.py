@@ -376,6 +376,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "expectile": (lambda d: (torch.where(d > 0, 0.7, 1 - 0.7) * d**2).mean(), n(7)),
     "normal": (lambda x, m, s: _normal(x, m, s), n(5, 2), n(5, 2), u(5, 2)),
     "categorical": (lambda x, k: _categorical(x, k), n(5, 3), i(3, 5)),
+    "validated law": (lambda x, s: torch.distributions.Normal(x, s, validate_args=True).log_prob(2 * x), n(3), u(3)),
     "squashed normal": (lambda x, m, s: _squashed(x, m, s), u(5, 2), n(5, 2), u(5, 2)),
     "other laws": (lambda x, a: _laws(x, a), u(5), 1 + u(5)),
     "multivariate normal": (lambda x, m, a: _multivariate(x, m, a), n(4, 3), n(3), n(3, 3)),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+SET_DATA = getattr(torch.Tensor.data, "__set__")  # noqa: B009 (for type checkers it is a tensor)
 LAYERS = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 
 
@@ -35,7 +36,7 @@ class AboveATen(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in LAYERS and not kwargs and _is_plain(args):
             return self.recording.whole(name, func, args)
-        if func == torch.Tensor.data.__set__:
+        if func == SET_DATA:
             self.recording.new_data()
         result = func(*args, **(kwargs or {}))
         if func in (torch.Tensor.detach_, torch.detach_):
