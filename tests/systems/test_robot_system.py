@@ -246,9 +246,10 @@ def test_doctor_examines_a_users_mjcf(tmp_path, capsys):
 # Parity
 
 
-@pytest.mark.parametrize(
-    "levels", few([("forward", "loss", "grad", "update", "rollout"), ("env",), ("updates",)], ("env",))
-)
+LEARNING = ("forward", "loss", "grad", "update", "rollout")
+
+
+@pytest.mark.parametrize("levels", few([LEARNING, ("env",), ("updates",)], ("env",)))
 def test_the_twin_is_equal(levels):
     report = check(robot(), levels=levels)
     assert report.verdict.name in ("EQUAL", "ROUNDING"), report.text()
