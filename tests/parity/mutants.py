@@ -11,6 +11,7 @@ import mutants_losses
 import mutants_nets
 import mutants_offline
 import mutants_offline_data
+import mutants_robot
 import mutants_updates
 import mutants_worlds
 
@@ -36,6 +37,7 @@ FAMILIES = (
     | mutants_offline.FAMILIES
     | mutants_offline_data.FAMILIES
     | mutants_amp.FAMILIES
+    | mutants_robot.FAMILIES
 )
 
 CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
@@ -48,6 +50,6 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
     for bug, (level, _) in bugs.items()
 ]
 
-SLOW = mutants_iqn.SLOW | mutants_offline.SLOW | mutants_offline_data.SLOW
+SLOW = mutants_iqn.SLOW | mutants_offline.SLOW | mutants_offline_data.SLOW | mutants_robot.SLOW
 SLOW |= {"iqn_step", "iqn_replay", "offline_data"}  # clean twins that take long
 """Names of clean twins and bugs that are left out of the default run."""

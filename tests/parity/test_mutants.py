@@ -5,6 +5,7 @@ from mutants import CLEAN, FAMILIES, MUTANTS, SLOW, Mutant
 from mutants_iqn import FAMILIES as IQN
 from mutants_offline import CRASHES, FAMILIES as OFFLINE, WITHOUT_A_NUMBER
 from mutants_offline_data import FAMILIES as OFFLINE_DATA
+from mutants_robot import FAMILIES as ROBOT
 from mutants_updates import STEPS
 
 from crossfade.parity import Verdict, check
@@ -13,7 +14,7 @@ from crossfade.parity.twin import LEVELS
 OPTIMISERS = [name for name in CLEAN if name not in {make.__name__ for make in FAMILIES}]
 QUICK_OPTIMISERS = ("cosine",)
 
-DEAR = IQN | OFFLINE | OFFLINE_DATA
+DEAR = IQN | OFFLINE | OFFLINE_DATA | ROBOT
 
 # One bug of each family of twins and of each optimiser at each level; dear twins say themselves which.
 PLACES = {(*mutant.make.args[:-1], mutant.make.func, mutant.level): mutant for mutant in reversed(MUTANTS)}

@@ -1,6 +1,6 @@
-"""Robots that walk: models read from MJCF, two physics, each in NumPy and in JAX.
+"""Robots that walk: models read from MJCF, two physics and an environment, each in NumPy and in JAX.
 
-Importing this package imports neither a framework nor MuJoCo.
+Importing this package imports neither a framework nor MuJoCo nor Gymnasium.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from ..._lazy import lazy
 
 if TYPE_CHECKING:
     from .engines import Engine as Engine, make_engine as make_engine
+    from .gymnasium_env import RobotEnv as RobotEnv
     from .mjcf import load as load
     from .model import (
         Base as Base,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         RobotModel as RobotModel,
         Variation as Variation,
     )
+    from .params import RobotParams as RobotParams
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
@@ -29,7 +31,9 @@ __getattr__, __dir__, __all__ = lazy(
         "Foot": "model",
         "Frames": "model",
         "Link": "model",
+        "RobotEnv": "gymnasium_env",
         "RobotModel": "model",
+        "RobotParams": "params",
         "Variation": "model",
         "load": "mjcf",
         "make_engine": "engines",
