@@ -176,11 +176,12 @@ def test_frames_are_those_of_mujoco(x64, name):
 # Variation
 
 
+@pytest.mark.parametrize("physics", ["mujoco", "aba"])
 @pytest.mark.parametrize("name", NAMES)
-def test_masses_and_damping_in_the_air(name):
+def test_masses_and_damping_in_the_air(name, physics):
     """Of a robot that is heavier and more damped: MuJoCo's model, changed alike, gives the same step."""
-    model = unlimited(load(name))
-    mj = in_the_air(model)
+    model = unlimited(load(name)) if physics == "aba" else load(name)
+    mj = in_the_air(model) if physics == "aba" else compiled(model)
     mj.body_mass *= 1.13
     mj.body_inertia *= 1.13
     mj.dof_damping[-len(model.links) + 1 :] += 0.4
@@ -189,10 +190,12 @@ def test_masses_and_damping_in_the_air(name):
     data.qpos, data.qvel = start.qpos[0], start.qvel[0]
     data.qfrc_applied[list(model.joint_qvel)] = torque[0]
     mujoco.mj_step(mj, data)
-    ours = aba_numpy.Engine(model).step(start, torque, nominal(model, 1, mass=1.13, damping=0.4))
-    assert np.abs(ours.qvel[0] - data.qvel).max() <= 1e-12
-    plain = aba_numpy.Engine(model).step(start, torque, nominal(model, 1))
-    assert np.abs(plain.qvel[0] - data.qvel).max() > 1e-3
+    step = lambda **fields: (
+        make_engine(model, physics, "numpy").step(start, torque, nominal(model, 1, **fields)).qvel[0]
+    )
+    assert np.abs(step(mass=1.13, damping=0.4) - data.qvel).max() <= 1e-12
+    for fields in ({}, {"mass": 1.13}, {"damping": 0.4}):
+        assert np.abs(step(**fields) - data.qvel).max() > 1e-4
 
 
 def held(model, engine, body, variation, seconds):

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...bench import contest
-from ...bench.contest import CORES, SHARED, Promise, both, show
+from ...bench.contest import ALONE, CORES, SHARED, Promise, both, show
 from ...bench.harness import end
 
 LOOP, NUMPY, HOST = (
@@ -83,14 +83,15 @@ def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> 
 
 
 def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
-    """The whole record; a quick look has no MJX, which compiles for half a minute."""
+    """The whole record; a quick look has neither MJX nor Brax, which compile for half a minute."""
     rounds, seconds = (3, 0.3) if quick else (5, 2.0)
     settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
     return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, progress=progress)
 
 
 def _quick(contenders: Contenders) -> Contenders:
-    return {name: request for name, request in contenders.items() if name not in (MJX, TORCH, LEVEL_1_MUJOCO)}
+    slow = MJX, TORCH, LEVEL_1_MUJOCO, BRAX, BRAX + ALONE
+    return {name: request for name, request in contenders.items() if name not in slow}
 
 
 def flops(request: dict[str, Any]) -> int | None:
