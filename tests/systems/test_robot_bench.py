@@ -7,7 +7,7 @@ from crossfade.algos.ppo import rollout_numpy
 from crossfade.config import apply
 from crossfade.random import random_numpy as random
 from crossfade.systems.robot import RECORD, bench, bench_worker
-from crossfade.systems.robot.bench import JAX, LEVEL_3, LOOP, NUMPY, PROMISES, PURE, SETTINGS, TRAINING, WORLD
+from crossfade.systems.robot.bench import BRAX, JAX, LEVEL_3, LOOP, NUMPY, PROMISES, PURE, SETTINGS, TRAINING, WORLD
 from crossfade.systems.robot.bench_worker import JaxWorld, LoopWorld, NumpyWorld, Ppo, Task, draw_natively
 from crossfade.systems.robot.config import RobotConfig
 
@@ -51,6 +51,14 @@ def test_a_contender_trains(words):
     assert contender.update == 2 and np.isfinite(contender.told["loss"]).all()
 
 
+@pytest.mark.slow
+def test_brax_takes_its_turns():
+    contender = bench_worker.BraxPpo([*RECORD.tiny[:6], "env.limit=6"], updates=1)
+    for _ in range(3):
+        contender.once()
+    assert contender.steps == 32
+
+
 def test_native_noise_has_the_form_of_the_shared_one():
     from crossfade.nn.gaussian_jax import Gaussian
 
@@ -73,9 +81,9 @@ def test_promises_are_kept_by_ratios_within_rounds():
     rounds = lambda seconds: {"rounds": [{"wall_step": seconds}] * 3, "steps": 1 / seconds, "gigabytes": 1.0}
     settings = {
         WORLD: {LOOP: rounds(16.0), NUMPY: rounds(4.0), JAX: rounds(1.0)},
-        TRAINING: {PURE: rounds(2.0), LEVEL_3: rounds(1.0)},
+        TRAINING: {PURE: rounds(2.0), BRAX: rounds(2.5), LEVEL_3: rounds(1.0)},
     }
-    assert [row["kept"] for row in bench.promises(settings)] == [True, False, True]
+    assert [row["kept"] for row in bench.promises(settings)] == [True, False, True, False]
 
 
 def test_arithmetic_of_a_step():

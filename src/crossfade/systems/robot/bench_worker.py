@@ -186,6 +186,59 @@ class Ppo:
         self.update += self.updates
 
 
+class BraxPpo:
+    """Brax's PPO on the same robots, samples and widths, in a thread that waits for its turns between two updates.
+
+    Its actor and critic share nothing, so that it has a trunk more to compute.
+    """
+
+    def __init__(self, words: list[str], updates: int = 5, passes: int = 100_000):
+        from threading import Semaphore, Thread
+
+        from ...config import apply
+        from ...envs.brax import WorldEnv, train
+        from .config import RobotConfig
+
+        networks: Any = import_module("brax.training.agents.ppo.networks")
+        config = apply(RobotConfig(), words)
+        self.steps = updates * config.n_envs * config.n_steps
+        self.begun, self.ended = Semaphore(0), Semaphore(0)
+        widths = (config.hidden,) * config.layers
+
+        def told(step: int, metrics: Any) -> None:
+            self.ended.release()
+            self.begun.acquire()
+
+        def run() -> None:
+            self.begun.acquire()
+            train(
+                WorldEnv(config.env, None, config.env.settings()),
+                num_timesteps=passes * self.steps,
+                num_evals=passes + 1,
+                run_evals=False,
+                progress_fn=told,
+                episode_length=config.env.limit,
+                num_envs=config.n_envs,
+                unroll_length=config.n_steps,
+                batch_size=config.n_envs // config.minibatches,
+                num_minibatches=config.minibatches,
+                num_updates_per_batch=config.epochs,
+                normalize_observations=config.normalize_observations,
+                discounting=config.gamma,
+                learning_rate=config.lr,
+                entropy_cost=config.entropy_coef,
+                network_factory=lambda *sizes, **options: networks.make_ppo_networks(
+                    *sizes, **options, policy_hidden_layer_sizes=widths, value_hidden_layer_sizes=widths
+                ),
+            )
+
+        Thread(target=run, daemon=True).start()
+
+    def once(self) -> None:
+        self.begun.release()
+        self.ended.acquire()
+
+
 def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
     """An update's randomness from NumPy's own generator: equal streams must not slow the modes on the host."""
     rng, shape = np.random.default_rng(key), (config.n_steps, config.n_envs)
@@ -194,7 +247,13 @@ def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, sta
     return Noise(normal, rng.random((*shape, start_numbers), np.float32), order)
 
 
-KINDS: dict[str, Callable[..., Contender]] = {"jax": JaxWorld, "numpy": NumpyWorld, "loop": LoopWorld, "ppo": Ppo}
+KINDS: dict[str, Callable[..., Contender]] = {
+    "jax": JaxWorld,
+    "numpy": NumpyWorld,
+    "loop": LoopWorld,
+    "ppo": Ppo,
+    "brax": BraxPpo,
+}
 
 if __name__ == "__main__":
     serve(KINDS)
