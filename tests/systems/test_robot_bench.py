@@ -51,14 +51,6 @@ def test_a_contender_trains(words):
     assert contender.update == 2 and np.isfinite(contender.told["loss"]).all()
 
 
-@pytest.mark.slow
-def test_brax_takes_its_turns():
-    contender = bench_worker.BraxPpo([*RECORD.tiny[:6], "env.limit=6"], updates=1)
-    for _ in range(3):
-        contender.once()
-    assert contender.steps == 32
-
-
 def test_native_noise_has_the_form_of_the_shared_one():
     from crossfade.nn.gaussian_jax import Gaussian
 

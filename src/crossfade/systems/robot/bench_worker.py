@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from importlib import import_module
+from threading import Semaphore, Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -187,56 +188,38 @@ class Ppo:
 
 
 class BraxPpo:
-    """Brax's PPO on the same robots, samples and widths, in a thread that waits for its turns between two updates.
+    """The same amount of Brax's PPO. Its loop is one call of its own: it runs in a thread that waits between passes."""
 
-    Its actor and critic share nothing, so that it has a trunk more to compute.
-    """
-
-    def __init__(self, words: list[str], updates: int = 5, passes: int = 100_000):
-        from threading import Semaphore, Thread
-
+    def __init__(self, words: list[str], updates: int = 1):
         from ...config import apply
-        from ...envs.brax import WorldEnv, train
+        from ...envs.brax.env_jax import WorldEnv, train
+        from .brax_jax import options
         from .config import RobotConfig
 
-        networks: Any = import_module("brax.training.agents.ppo.networks")
         config = apply(RobotConfig(), words)
-        self.steps = updates * config.n_envs * config.n_steps
-        self.begun, self.ended = Semaphore(0), Semaphore(0)
-        widths = (config.hidden,) * config.layers
+        self.steps, passes = updates * config.n_envs * config.n_steps, 100_000
+        self.turn, self.passed, self.ended = Semaphore(0), Semaphore(0), False
+        given = {**options(config), "num_timesteps": passes * self.steps, "num_evals": passes + 1, "run_evals": False}
 
-        def told(step: int, metrics: Any) -> None:
-            self.ended.release()
-            self.begun.acquire()
+        def wait(*_: Any) -> None:
+            self.passed.release()
+            self.turn.acquire()
 
         def run() -> None:
-            self.begun.acquire()
-            train(
-                WorldEnv(config.env, None, config.env.settings()),
-                num_timesteps=passes * self.steps,
-                num_evals=passes + 1,
-                run_evals=False,
-                progress_fn=told,
-                episode_length=config.env.limit,
-                num_envs=config.n_envs,
-                unroll_length=config.n_steps,
-                batch_size=config.n_envs // config.minibatches,
-                num_minibatches=config.minibatches,
-                num_updates_per_batch=config.epochs,
-                normalize_observations=config.normalize_observations,
-                discounting=config.gamma,
-                learning_rate=config.lr,
-                entropy_cost=config.entropy_coef,
-                network_factory=lambda *sizes, **options: networks.make_ppo_networks(
-                    *sizes, **options, policy_hidden_layer_sizes=widths, value_hidden_layer_sizes=widths
-                ),
-            )
+            try:
+                train(WorldEnv(config.env, None, config.settings(0)), policy_params_fn=wait, **given)
+            finally:
+                self.ended = True
+                self.passed.release()
 
         Thread(target=run, daemon=True).start()
+        self.passed.acquire()  # all is set up
 
     def once(self) -> None:
-        self.begun.release()
-        self.ended.acquire()
+        self.turn.release()
+        self.passed.acquire()
+        if self.ended:
+            raise RuntimeError("Brax's PPO has ended; its error is above.")
 
 
 def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:

@@ -1,0 +1,30 @@
+"""PPO of ours on an environment of Brax: all that a user writes."""
+
+from dataclasses import dataclass
+
+from crossfade.algos.ppo.config import ContinuousPPOConfig
+from crossfade.envs.brax import BraxParams
+from crossfade.registry import System
+from crossfade.run.evaluation import Evaluation
+from crossfade.systems.ppo_jax import PPOSystem
+
+RECORD = System(
+    name="slide",
+    help="a point on a line, as Brax has it",
+    config=f"{__name__}:SlideConfig",
+    torch="",
+    jax=f"{__name__}:SlideSystem",
+)
+
+
+@dataclass(frozen=True)
+class SlideConfig(ContinuousPPOConfig):
+    pass
+
+
+class SlideSystem(PPOSystem[SlideConfig]):
+    def __init__(self, config: SlideConfig):
+        super().__init__(config, BraxParams(env="brax_cases:slide", limit=30))
+
+    def evaluate(self, policy, effort=None, buffer=None):
+        return Evaluation({})
