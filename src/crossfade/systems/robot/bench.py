@@ -87,7 +87,8 @@ def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
     """The whole record; a quick look has neither MJX nor Brax, which compile for half a minute."""
     rounds, seconds = (3, 0.3) if quick else (5, 2.0)
     settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
-    absent = {} if find_spec("brax") else dict.fromkeys((BRAX, BRAX + ALONE), "Brax is not installed")
+    why = "Brax is not installed"
+    absent: dict[str, str] = {} if find_spec("brax") else {BRAX: why, BRAX + ALONE: why}
     return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, missing=absent, progress=progress)
 
 
