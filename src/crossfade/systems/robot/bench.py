@@ -17,6 +17,7 @@ a share of the fastest float32 matrix products that torch or JAX make on this ma
 """
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 from ...bench import contest
@@ -86,7 +87,9 @@ def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
     """The whole record; a quick look has neither MJX nor Brax, which compile for half a minute."""
     rounds, seconds = (3, 0.3) if quick else (5, 2.0)
     settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
-    return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, progress=progress)
+    why = "Brax is not installed"
+    absent: dict[str, str] = {} if find_spec("brax") else {BRAX: why, BRAX + ALONE: why}
+    return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, missing=absent, progress=progress)
 
 
 def _quick(contenders: Contenders) -> Contenders:
