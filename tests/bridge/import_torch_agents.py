@@ -338,6 +338,18 @@ def inferred(module: nn.Module, x: Tensor) -> Tensor:
     return (module(x) - target.clone()).square().sum()
 
 
+def shifted(x: Tensor, pad: int = 2) -> Tensor:
+    """Images moved by a few pixels at random, as in DrQ."""
+    size, _, h, _ = x.size()
+    x = F.pad(x, (pad,) * 4, "replicate")
+    eps = 1.0 / (h + 2 * pad)
+    line = torch.linspace(-1.0 + eps, 1.0 - eps, h + 2 * pad, dtype=x.dtype)[:h]
+    line = line.unsqueeze(0).repeat(h, 1).unsqueeze(2)
+    grid = torch.cat([line, line.transpose(1, 0)], dim=2).unsqueeze(0).repeat(size, 1, 1, 1)
+    shift = torch.randint(0, 2 * pad + 1, size=(size, 1, 1, 2), dtype=x.dtype) * 2.0 / (h + 2 * pad)
+    return F.grid_sample(x, grid + shift, padding_mode="zeros", align_corners=False)
+
+
 class VectorizedLinear(nn.Module):
     def __init__(self, inputs: int, outputs: int, members: int):
         super().__init__()
@@ -557,5 +569,6 @@ NOISY: dict[str, tuple[Any, ...]] = {
         n(4),
         u(4),
     ),
+    "random shifts": (shifted, n(2, 3, 6, 6)),
     "random policy": (lambda agent, x: agent.get_action_and_value(x), made(Actor), n(6, 4)),
 }

@@ -96,6 +96,16 @@ def through_data(x: Tensor) -> Tensor:
     return y.sin()
 
 
+def views_written(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, :2].mul_(3)
+    y[0].zero_()
+    y.select(1, 1).copy_(x[:, 0])
+    other = y.detach()
+    other[2] = 5.0
+    return y * x + other
+
+
 def projected(x: Tensor) -> Tensor:
     out = torch.zeros(3, 5, dtype=x.dtype)
     low = x.clamp(0, 4).floor().long()
@@ -311,6 +321,45 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     ),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-3), 100 + n(3, 4), n(4), n(4)),
     "rms_norm": (lambda x, w: F.rms_norm(x, (4,), w) + F.rms_norm(x, (4,), eps=1e-6), n(3, 4), n(4)),
+    "factorisations": (
+        lambda x: (
+            *torch.linalg.qr(x),
+            torch.linalg.svdvals(x),
+            torch.linalg.eigvalsh(x.T @ x),
+            torch.matrix_exp(x.T @ x),
+        ),
+        n(4, 3),
+    ),
+    "tensor products": (
+        lambda x, y: (torch.kron(x, y), torch.tensordot(x, y, ([1], [0])), torch.block_diag(x, y)),
+        n(2, 2),
+        n(2, 3),
+    ),
+    "differences": (lambda x: (x.diff(dim=1), x.rot90(), x.flip(0).cumsum(0).flip(0)), n(3, 4)),
+    "scatter_reduce": (
+        lambda x, k, y: tuple(
+            x.scatter_reduce(0, k, y, how, include_self=how != "amax") for how in ("mean", "sum", "amax")
+        ),
+        n(4),
+        torch.tensor([0, 1, 1, 3]),
+        n(4),
+    ),
+    "grid_sample": (
+        lambda x, g: (
+            F.grid_sample(x, g, align_corners=False) + F.grid_sample(x, g, padding_mode="border", align_corners=True)
+        ),
+        n(2, 3, 4, 5),
+        0.8 * n(2, 3, 3, 2),
+    ),
+    "im2col": (lambda x: (F.unfold(x, 3, padding=1), F.fold(F.unfold(x, 2), (5, 5), 2)), n(2, 3, 5, 5)),
+    "margins": (
+        lambda x, y: F.margin_ranking_loss(x, y, torch.ones(3), 0.1) + F.soft_margin_loss(x, y.sign().detach()),
+        n(3),
+        n(3),
+    ),
+    "bits": (lambda k: ((k << 1) | (k >> 1) ^ 3, torch.isin(k, torch.tensor([1, 2]))), i(9, 5)),
+    "detach in place": (lambda x: (x * 2).detach_() * x, n(3)),
+    "views written": (views_written, n(3, 4)),
     "in place": (in_place, n(4, 3)),
     "written in a loop": (written_in_a_loop, n(6, 2), n(6, 2), i(2, 6, 2).double()),
     "detach": (lambda x, y: x * y.detach() + (x * y).detach() * y + x.clone().detach() * 2, n(4), n(4)),
@@ -327,6 +376,7 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
     "expectile": (lambda d: (torch.where(d > 0, 0.7, 1 - 0.7) * d**2).mean(), n(7)),
     "normal": (lambda x, m, s: _normal(x, m, s), n(5, 2), n(5, 2), u(5, 2)),
     "categorical": (lambda x, k: _categorical(x, k), n(5, 3), i(3, 5)),
+    "validated law": (lambda x, s: torch.distributions.Normal(x, s, validate_args=True).log_prob(2 * x), n(3), u(3)),
     "squashed normal": (lambda x, m, s: _squashed(x, m, s), u(5, 2), n(5, 2), u(5, 2)),
     "other laws": (lambda x, a: _laws(x, a), u(5), 1 + u(5)),
     "multivariate normal": (lambda x, m, a: _multivariate(x, m, a), n(4, 3), n(3), n(3, 3)),

@@ -213,6 +213,13 @@ def test_tied_parameters_have_one_name_and_their_gradients_add_up(x64):
     np.testing.assert_allclose(grads["a.weight"], module.a.weight.grad, rtol=1e-12)
 
 
+def test_recurrent_layers_are_not_unrolled():
+    module = nn.LSTM(3, 4)
+    imported = bridge.import_torch(module, torch.zeros(5, 2, 3))
+    sizes = [len(jax.make_jaxpr(imported)(imported.params(), jnp.zeros((t, 2, 3))).eqns) for t in (5, 50)]
+    assert sizes[0] == sizes[1]
+
+
 # Buffers
 
 
@@ -412,6 +419,8 @@ REFUSED = {
         r"test_import_torch.py:\d+ .*aten._fft_r2c",
     ),
     "an own derivative": (lambda x: Doubled.apply(x), NoCounterpart, "torch.autograd.Function Doubled"),
+    "a gradient through a recurrent layer": (lambda x: _through_a_layer(x), NoCounterpart, "no known origin"),
+    "new data": (lambda x: setattr(x * 1, "data", x * 2), NoCounterpart, "x.data.copy_"),
     "a hook": (lambda x: _hooked(x), NoCounterpart, "Tensor.register_hook"),
     "equal": (lambda x: x if torch.equal(x, x) else -x, UsageError, "torch.equal"),
     "code that fails": (
@@ -420,6 +429,14 @@ REFUSED = {
         r"test_import_torch.py:\d+ in <lambda>: RuntimeError",
     ),
 }
+
+
+LAYER = nn.RNN(3, 2).requires_grad_(False)
+
+
+def _through_a_layer(x):
+    x = x[None].detach().requires_grad_(True)
+    return torch.autograd.grad(LAYER(x)[0].sum(), x)[0]
 
 
 def _hooked(x):

@@ -4,12 +4,11 @@ The mode stands below autograd, where `no_grad` shows only in a flag and `detach
 down, because JAX will differentiate the record.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NoReturn
 
 import torch
-import torch.nn.attention
 from torch import Tensor
 from torch._decomp import core_aten_decompositions
 from torch._subclasses.fake_tensor import (
@@ -23,10 +22,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ...errors import CrossfadeError, NoCounterpart, UsageError, UserCodeError
 from ..transfer_torch import tensor_to_numpy
+from .above import AboveATen
 from .graph import Graph, Node, Ref
 from .memory import Memory, storage_of
 from .places import Place, answer_that_passes, error_place, user_place
 from .random_ops import RANDOM
+from .surroundings import no_own_derivatives, plain_kernels
 from .table import find
 
 WRITES = {"native_batch_norm.default": (3, 4)}
@@ -91,7 +92,11 @@ class Recorder(TorchDispatchMode):
         if self.memory.holds(tensor):
             return tensor
         if isinstance(tensor, FakeTensor):
-            raise self.refuse(NoCounterpart, f"a tensor of shape {tuple(tensor.shape)} has no known origin. {OTHER_OP}")
+            raise self.refuse(
+                NoCounterpart,
+                f"a tensor of shape {tuple(tensor.shape)} has no known origin: it was made inside a recurrent layer, "
+                f"for its gradient, or by an extension of torch. {OTHER_OP}",
+            )
         if tensor.requires_grad:
             raise self.refuse(
                 UsageError,
@@ -153,6 +158,42 @@ class Recorder(TorchDispatchMode):
         for tensor, out in zip(unmarked, new, strict=True):
             self.memory.write(tensor, out)
         return results
+
+    def whole(self, name: str, func: Any, args: tuple) -> Any:
+        """A layer that torch makes of many operations, as one; what happens inside it is not recorded."""
+        self.place = user_place()
+        read = lambda x: self.read(x) if isinstance(x, Tensor) else x
+        known_args = tree_map(read, args)
+        live = tree_map(self.live, args)
+        with _disable_current_modes(), self.fake:
+            results = func(*live)
+        outs = [self.graph.value(tuple(t.shape), t.dtype) for t in results]
+        node = Node(f"{name}.input", tuple(known_args), {}, tuple(outs), self.place, not torch.is_grad_enabled())
+        self.graph.nodes.append(node)
+        for tensor, out in zip(results, outs, strict=True):
+            self.memory.add(tensor, out)
+        return results
+
+    def own_derivative(self, what: str) -> NoReturn:
+        self.place = user_place()
+        raise self.refuse(
+            NoCounterpart,
+            f"expected derivatives that torch's operations have, got {what}. "
+            f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
+        )
+
+    def detached(self, tensor: Tensor) -> None:
+        """`detach_`, which only autograd sees."""
+        self.place = user_place()
+        tensor = self.known(tensor)
+        value = self.emit("detach", (self.read(tensor),), tuple(tensor.shape), tensor.dtype)
+        self.memory.detach(tensor, value, tensor)
+
+    def new_data(self) -> None:
+        self.place = user_place()
+        raise self.refuse(
+            NoCounterpart, "expected tensors that keep their memory, got `x.data = y`. Use x.data.copy_(y)."
+        )
 
     def number(self, func: Any, args: tuple) -> bool | int | float:
         """`item()`, `bool(tensor)`, `float(tensor)`: possible for constants only."""
@@ -231,7 +272,14 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
     """Runs the function under the recorder."""
     try:
         with ExitStack() as stack:
-            for context in (plain_kernels(), _no_own_derivatives(recorder), recorder.fake, recorder):
+            above = AboveATen(recorder)
+            for context in (
+                plain_kernels(),
+                no_own_derivatives(recorder.own_derivative),
+                recorder.fake,
+                recorder,
+                above,
+            ):
                 stack.enter_context(context)
             result = function()
     except CrossfadeError:
@@ -254,6 +302,7 @@ REFUSED: dict[str, tuple[type[CrossfadeError], str]] = {
     "resize": (NoCounterpart, "expected tensors that keep their size, got resize_(). Make a new tensor of that size."),
     "allclose": (UsageError, f"expected code whose course does not depend on values, got torch.allclose. {STATIC}"),
     "equal": (UsageError, f"expected code whose course does not depend on values, got torch.equal. {STATIC}"),
+    "masked_select": (UsageError, f"expected results whose shape is known, got masked_select. {STATIC}"),
     "nonzero": (UsageError, f"expected results whose shape does not depend on values, got nonzero(). {STATIC}"),
 }
 
@@ -264,49 +313,6 @@ def _failed(error: Exception) -> UserCodeError:
         f"{error_place(error)}: {type(error).__name__}: {lines[0] if lines else ''}. "
         f"The function failed on tensors of the example's shapes; see that it runs in torch."
     )
-
-
-@contextmanager
-def plain_kernels() -> Iterator[None]:
-    """No fused kernels, which have no parts, and no validation of distributions, which looks at values."""
-    distribution = torch.distributions.Distribution
-    validate, fast = distribution._validate_args, torch.backends.mha.get_fastpath_enabled()
-    mkldnn = torch._C._get_mkldnn_enabled()
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        distribution._validate_args = False
-        torch.backends.mha.set_fastpath_enabled(False)
-        torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one kernel; `flags` would warn of others
-        try:
-            yield
-        finally:
-            distribution._validate_args = validate
-            torch.backends.mha.set_fastpath_enabled(fast)
-            torch._C._set_mkldnn_enabled(mkldnn)
-
-
-@contextmanager
-def _no_own_derivatives(recorder: Recorder) -> Iterator[None]:
-    """An autograd.Function and a hook say a derivative of their own, which no record of the forward pass has."""
-
-    def refuse(what: str) -> None:
-        recorder.place = user_place()
-        raise recorder.refuse(
-            NoCounterpart,
-            f"expected derivatives that torch's operations have, got {what}. "
-            f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
-        )
-
-    apply = classmethod(lambda cls, *args, **kwargs: refuse(f"the torch.autograd.Function {cls.__name__}"))
-    hook = lambda tensor, hook: refuse("Tensor.register_hook")
-    places = ((torch.autograd.Function, "apply", apply), (Tensor, "register_hook", hook))
-    before = [owner.__dict__[name] for owner, name, _ in places]
-    try:
-        for owner, name, new in places:
-            setattr(owner, name, new)
-        yield
-    finally:
-        for (owner, name, _), old in zip(places, before, strict=True):
-            setattr(owner, name, old)
 
 
 def _name(func: Any) -> str:

@@ -134,6 +134,25 @@ def eigh(x: Array, uplo: str = "L", compute_v: bool = True) -> tuple[Array, Arra
     return values, (vectors if compute_v else jnp.zeros((0,), x.dtype))
 
 
+@rule("_linalg_svd")
+def svd(x: Array, full_matrices: bool = False, compute_uv: bool = True, *, driver: object = None) -> tuple:
+    if compute_uv:
+        return tuple(jnp.linalg.svd(x, full_matrices=full_matrices))
+    none = jnp.zeros((0,), x.dtype)
+    return none, jnp.linalg.svd(x, compute_uv=False), none
+
+
+@rule("linalg_qr")
+def qr(x: Array, mode: str = "reduced") -> tuple[Array, Array]:
+    q, r = jnp.linalg.qr(x, "complete" if mode == "complete" else "reduced")
+    return q, r
+
+
+@rule("linalg_matrix_exp")
+def matrix_exp(x: Array) -> Array:
+    return jax.scipy.linalg.expm(x)
+
+
 @rule("_cdist_forward", "cdist")
 def cdist(x: Array, y: Array, p: Number = 2.0, compute_mode: int | None = None) -> Array:
     """Distances between each row of x and each of y; 0 has the derivative 0."""

@@ -203,6 +203,8 @@ for _name, _binary in {
     "bitwise_xor": jnp.bitwise_xor,
     "bitwise_left_shift": jnp.left_shift,
     "bitwise_right_shift": jnp.right_shift,
+    "__lshift__": jnp.left_shift,
+    "__rshift__": jnp.right_shift,
     "copysign": jnp.copysign,
     "eq": jnp.equal,
     "fmax": jnp.fmax,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -143,3 +144,44 @@ def upsample_linear(x: Array, sizes: Sizes, align_corners: bool, *scales: Number
         np.add.at(matrix, (np.arange(n), high), share)
         x = jnp.moveaxis(jnp.tensordot(x, jnp.asarray(matrix, x.dtype), axes=([axis], [1])), -1, axis)
     return x
+
+
+ZEROS, BORDER = 0, 1
+"""torch's numbers for what lies outside of an image."""
+
+
+@rule("grid_sampler_2d")
+def grid_sample(x: Array, grid: Array, mode: int, padding: int, align_corners: bool) -> Array:
+    """The image at points (x, y) between -1 and 1: of the four nearest elements by distance, or the nearest alone."""
+    if mode not in (0, 1) or padding not in (ZEROS, BORDER):
+        raise NoCounterpart("grid_sample: expected bilinear or nearest, and zeros or border outside; got another mode.")
+    height, width = x.shape[2:]
+    row, column = _pixels(grid[..., 1], height, align_corners), _pixels(grid[..., 0], width, align_corners)
+    if padding == BORDER:
+        row, column = _kept_inside(row, height), _kept_inside(column, width)
+    if mode == 1:
+        return _at(x, jnp.round(row), jnp.round(column))
+    top, left = jnp.floor(row), jnp.floor(column)
+    total = jnp.zeros((*x.shape[:2], *grid.shape[1:3]), x.dtype)
+    for i, j in np.ndindex(2, 2):
+        share = (1 - jnp.abs(row - (top + i))) * (1 - jnp.abs(column - (left + j)))
+        total = total + _at(x, top + i, left + j) * share[:, None]
+    return total
+
+
+def _pixels(at: Array, size: int, align_corners: bool) -> Array:
+    """Coordinates from -1 to 1 as indices: the ends are the outer elements' centres, or their outer edges."""
+    return (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
+
+
+def _kept_inside(at: Array, size: int) -> Array:
+    return jnp.where((at > 0) & (at < size - 1), at, lax.stop_gradient(jnp.clip(at, 0, size - 1)))
+
+
+def _at(x: Array, row: Array, column: Array) -> Array:
+    """Elements at whole coordinates of each image, 0 outside of it."""
+    height, width = x.shape[2:]
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    index = lambda at, size: jnp.clip(at, 0, size - 1).astype(int)
+    found = jax.vmap(lambda image, i, j: image[:, i, j])(x, index(row, height), index(column, width))
+    return jnp.where(inside[:, None], found, 0.0)

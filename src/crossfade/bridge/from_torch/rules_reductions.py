@@ -94,12 +94,12 @@ def _arg(find: Callable[..., Array], x: Array, dim: int | None, keepdim: bool) -
     return find(x, axis=dim, keepdims=keepdim)
 
 
-@rule("any")
+@rule("any", "_is_any_true")
 def any_(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
     return jnp.any(x != 0, axis=axes(dim, x.ndim), keepdims=keepdim)
 
 
-@rule("all")
+@rule("all", "_is_all_true")
 def all_(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
     return jnp.all(x != 0, axis=axes(dim, x.ndim), keepdims=keepdim)
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ...errors import NoCounterpart
 from .table import rule, rules
 from .values import Number, promoted
 
@@ -112,6 +113,14 @@ def roll(x: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
 @rule("repeat")
 def repeat(x: Array, repeats: Sequence[int]) -> Array:
     return jnp.tile(x, tuple(repeats))
+
+
+@rule("repeat_interleave.Tensor")
+def repeated_places(repeats: Array, *, output_size: int | None = None) -> Array:
+    """Each index as often as `repeats` says; the total must be known."""
+    if output_size is None:
+        raise NoCounterpart("repeat_interleave: expected output_size=, without which the shape depends on values.")
+    return jnp.repeat(jnp.arange(len(repeats)), repeats, total_repeat_length=output_size)
 
 
 @rule("unfold")

@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ... import random
 from ...errors import NoCounterpart
 from ..transfer import to_torch
-from .capture import functional_name, plain_kernels
+from .capture import functional_name
 from .random_ops import RANDOM
+from .surroundings import plain_kernels
 
 
 @contextmanager

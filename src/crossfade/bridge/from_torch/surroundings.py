@@ -1,0 +1,44 @@
+"""What torch is like while code is recorded: plain kernels, no checks of values, no derivatives but its own."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import torch
+import torch.nn.attention
+from torch import Tensor
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """No fused kernels, which have no parts, and no validation of distributions, which looks at values."""
+    distribution = torch.distributions.Distribution
+    validate, fast = distribution._validate_args, torch.backends.mha.get_fastpath_enabled()
+    mkldnn = torch._C._get_mkldnn_enabled()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        distribution._validate_args = False
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one kernel; `flags` would warn of others
+        try:
+            yield
+        finally:
+            distribution._validate_args = validate
+            torch.backends.mha.set_fastpath_enabled(fast)
+            torch._C._set_mkldnn_enabled(mkldnn)
+
+
+@contextmanager
+def no_own_derivatives(refuse: Callable[[str], NoReturn]) -> Iterator[None]:
+    """An autograd.Function and a hook say a derivative of their own, which no record of the forward pass has."""
+
+    apply = classmethod(lambda cls, *args, **kwargs: refuse(f"the torch.autograd.Function {cls.__name__}"))
+    hook = lambda tensor, hook: refuse("Tensor.register_hook")
+    places = ((torch.autograd.Function, "apply", apply), (Tensor, "register_hook", hook))
+    before = [owner.__dict__[name] for owner, name, _ in places]
+    try:
+        for owner, name, new in places:
+            setattr(owner, name, new)
+        yield
+    finally:
+        for (owner, name, _), old in zip(places, before, strict=True):
+            setattr(owner, name, old)
