@@ -10,6 +10,7 @@ from step_nets import batches, distance, make, tensors, torch_loss, torch_steps
 from torch import nn
 
 import crossfade as cf
+from crossfade.bridge.random_draws import Draw
 from crossfade.errors import CrossfadeError, DifferentError, UsageError
 
 BATCH = batches(1)[0]
@@ -183,6 +184,15 @@ def test_a_loss_that_cannot_be_compiled_is_refused(name, x64):
     with pytest.raises(CrossfadeError, match=words):
         cf.accelerate(loss, net, optimizer)(BATCH)
     assert same(net, before) and torch.equal(generator, torch.get_rng_state()) and not optimizer.state
+
+
+def test_draws_that_are_not_torchs_are_refused(x64, monkeypatch):
+    """The proof shares the numbers, so it could not tell."""
+    net, optimizer, _ = make()
+    loss = lambda net, batch: torch_loss(net, {**batch, "y": batch["y"] + torch.randn(4, 2)})
+    monkeypatch.setattr(Draw, "__call__", lambda draw: torch.zeros(draw.shape, dtype=draw.dtype))
+    with pytest.raises(UsageError, match=r"cannot be drawn ahead: it is .* with normal_"):
+        cf.accelerate(loss, net, optimizer)(BATCH)
 
 
 def test_what_is_no_module_or_no_loss_is_refused(x64):

@@ -122,8 +122,8 @@ class LiveLoss:
             own = self._call(state, batch).loss
         if not torch.allclose(own, drawn, rtol=1e-4, equal_nan=True):
             raise UsageError(
-                f"the random numbers of the loss cannot be drawn ahead: it is {float(own)} with torch's own and "
-                f"{float(drawn)} with {', '.join(draw.operation for draw in draws)}. Draw them outside of the loss and "
+                f"the random numbers of the loss cannot be drawn ahead: it is {own.item()} with torch's own and "
+                f"{drawn.item()} with {', '.join(draw.operation for draw in draws)}. Draw them outside of the loss and "
                 f"pass them in the batch."
             )
 
