@@ -42,7 +42,8 @@ def direction(kind: str, group: dict[str, Any]) -> list[optax.GradientTransforma
             links.append(scale_by_radam(*group["betas"], eps=group["eps"]))
         case "NAdam":
             product = "float64" if group.get("mu_product_dtype") == "float64" else "float32"
-            links.append(scale_by_nadam(*group["betas"], group["eps"], group["momentum_decay"], product))
+            decay = group["momentum_decay"]
+            links.append(scale_by_nadam(*group["betas"], eps=group["eps"], decay=decay, product_dtype=product))
         case "Adamax":
             links.append(scale_by_adamax(*group["betas"], eps=group["eps"]))
         case "Adadelta":
