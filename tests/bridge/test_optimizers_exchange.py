@@ -197,6 +197,7 @@ STEPPED = {
     "SGD momentum": lambda p: optim.SGD(p, lr=0.1, momentum=0.9),
     "Adam": lambda p: optim.Adam(p, amsgrad=True),
     "AdamW": lambda p: optim.AdamW(p),
+    "NAdam": lambda p: optim.NAdam(p),
     "RMSprop": lambda p: optim.RMSprop(p, centered=True, momentum=0.9),
     "Adagrad": lambda p: optim.Adagrad(p, initial_accumulator_value=0.1),
 }

@@ -1,5 +1,7 @@
 """Learning rates across the border: set by hand, stepped now and then, and groups that differ in their momentum."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ import crossfade as cf
 from crossfade.bridge.mapping import Mapping
 from crossfade.bridge.optimizers import to_optax, to_torch_optimizer, with_learning_rate
 from crossfade.errors import UsageError
-from default_run import few
+from default_run import few, few_pairs
 
 EXACT = 1e-12
 
@@ -144,20 +146,36 @@ KINDS = {
 BEATS = {"i + 1": lambda i: (i + 1) % 7 == 0, "i": lambda i: i % 7 == 0}
 
 
-def run(kind, beat):
+SCHEDULERS = {
+    "ExponentialLR": lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.8),
+    "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(
+        optimizer,
+        [lr_scheduler.LinearLR(optimizer, 0.2, total_iters=3), lr_scheduler.PolynomialLR(optimizer, total_iters=7)],
+        milestones=[3],
+    ),
+    "ChainedScheduler": lambda optimizer: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.LinearLR(optimizer, 0.2, total_iters=5), lr_scheduler.MultiStepLR(optimizer, [2, 6], gamma=0.5)]
+    ),
+}
+
+
+def run(kind, beat, scheduled="ExponentialLR"):
     net = make_module()
     optimizer = KINDS[kind](net)
-    scheduler = lr_scheduler.ExponentialLR(optimizer, gamma=0.8)
+    scheduler = SCHEDULERS[scheduled](optimizer)
     train = lambda start, stop: train_now_and_then(net, optimizer, scheduler, start, stop, beat)
     return train, (net, optimizer, scheduler)
 
 
 @pytest.mark.parametrize("beat, phase", [(BEATS["i + 1"], 3), (BEATS["i"], 2)])
-@pytest.mark.parametrize("kind", few(KINDS, "sgd", "adam"))
-def test_a_scheduler_may_be_handed_over_off_its_beat(kind, beat, phase, x64):
-    train, (expected, reference, follower) = run(kind, beat)
+@pytest.mark.parametrize(
+    "kind, scheduled",
+    few_pairs(itertools.product(KINDS, SCHEDULERS), ("sgd", "ExponentialLR"), ("adam", "SequentialLR")),
+)
+def test_a_scheduler_may_be_handed_over_off_its_beat(kind, scheduled, beat, phase, x64):
+    train, (expected, reference, follower) = run(kind, beat, scheduled)
     train(0, 60)
-    train, (net, optimizer, scheduler) = run(kind, beat)
+    train, (net, optimizer, scheduler) = run(kind, beat, scheduled)
     train(0, 10)
     crossing(net, optimizer, None, 10, 40, scheduler=scheduler, schedule_every=7, schedule_phase=phase)
     train(40, 60)

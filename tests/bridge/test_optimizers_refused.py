@@ -107,7 +107,7 @@ def amsgrad_turned_on(net):
 @pytest.mark.parametrize(
     "make, error, words",
     [
-        (lambda net: optim.NAdam(net.named_parameters()), NoCounterpart, "NAdam"),
+        (lambda net: optim.ASGD(net.named_parameters()), NoCounterpart, "ASGD"),
         (lambda net: optim.Rprop(net.named_parameters()), NoCounterpart, "Rprop"),
         (lambda net: optim.LBFGS(net.parameters()), NoCounterpart, "LBFGS"),
         (lambda net: Mine(net.named_parameters()), NoCounterpart, "Mine"),

@@ -198,10 +198,10 @@ def test_environments_with_other_names_are_told_apart():
 
 
 def test_an_optimiser_without_counterpart_fails_its_level():
-    twin = dataclasses.replace(descent("adam"), optimizer=lambda p: torch.optim.NAdam(p))
+    twin = dataclasses.replace(descent("adam"), optimizer=lambda p: torch.optim.Rprop(p))
     report = check(twin, **FAST)
     assert report.first is not None and report.first.level == "update"
-    assert "NAdam" in str(report.first)
+    assert "Rprop" in str(report.first)
 
 
 def test_an_error_says_which_half_raised_it():

@@ -12,6 +12,7 @@ from ..errors import NoCounterpart, TransferError, UsageError
 from ..optim.state import HYPERPARAMETERS, SCALARS, OptimizerState, slots
 from .transfer_torch import numpy_to_tensor, tensor_to_numpy
 
+OWN = ("names", "frozen", "mu_product_dtype")  # what a group of OptimizerState has and torch's has not
 Parameters = nn.Module | Named[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
 
 
@@ -22,6 +23,8 @@ def read_torch(optimizer: torch.optim.Optimizer, named_parameters: Parameters) -
     groups, moments = [], {}
     for group in optimizer.param_groups:
         hyper = {key: _plain(key, group[key]) for key in (*HYPERPARAMETERS[kind], "initial_lr") if key in group}
+        if kind == "NAdam":
+            hyper["mu_product_dtype"] = _product_dtype(optimizer, group["params"])
         named = {names[id(p)]: p for p in group["params"]}
         frozen = [name for name, p in named.items() if not p.requires_grad]
         groups.append({"names": list(named), "frozen": frozen, **hyper})
@@ -45,13 +48,14 @@ def write_torch(state: OptimizerState, optimizer: torch.optim.Optimizer, named_p
     record = optimizer.state_dict()
     record["state"] = {}
     for target, group, named in zip(record["param_groups"], state.groups, grouped, strict=True):
-        target.update({k: tuple(v) if k == "betas" else v for k, v in group.items() if k not in ("names", "frozen")})
+        target.update({k: tuple(v) if k == "betas" else v for k, v in group.items() if k not in OWN})
         for index, (name, parameter) in zip(target["params"], named.items(), strict=True):
             if kept := _torch_slots(state, group, name, parameter):
                 record["state"][index] = kept
     optimizer.load_state_dict(record)
-    for kept in optimizer.state.values():  # torch casts what it loads to the parameter's dtype
-        kept.update({slot: kept[slot].to(torch.float32) for slot in SCALARS if slot in kept})
+    for group, named in zip(state.groups, grouped, strict=True):  # torch casts what it loads to the parameter's dtype
+        for kept in (optimizer.state.get(parameter, {}) for parameter in named.values()):
+            kept.update({slot: kept[slot].to(_product(group)) for slot in SCALARS if slot in kept})
 
 
 def advance(scheduler: LRScheduler, epochs: int) -> None:
@@ -100,8 +104,6 @@ def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: d
     expected = slots(kind, hyper)
     kept = {slot: value for slot, value in kept.items() if value is not None}
     if not kept:
-        if kind == "NAdam" and torch.get_default_dtype() != torch.float32:
-            raise NoCounterpart(_WIDE_PRODUCT)
         start = {slot: torch.full_like(parameter, float(slot in SCALARS)) for slot in expected}
         return {"step": np.asarray(0, np.float32)} | {slot: tensor_to_numpy(value) for slot, value in start.items()}
     if missing := [slot for slot in expected if slot not in kept]:
@@ -109,23 +111,29 @@ def _moments(kind: str, hyper: dict, name: str, parameter: torch.Tensor, kept: d
             f"{name}: expected the moments {', '.join(expected)} of {kind}, missing {', '.join(missing)}. A flag of "
             f"the group was changed after the first step: set it back, or start the optimiser anew."
         )
-    if any(kept[slot].dtype != torch.float32 for slot in expected if slot in SCALARS):
-        raise NoCounterpart(_WIDE_PRODUCT)
     step = tensor_to_numpy(kept["step"]) if "step" in kept else np.asarray(1, np.float32)
     whole = lambda slot: torch.full_like(parameter, float(kept[slot])) if slot in SCALARS else kept[slot]
     return {"step": step} | {slot: tensor_to_numpy(whole(slot)) for slot in expected}
 
 
-_WIDE_PRODUCT = (
-    "NAdam: expected mu_product in float32, as torch makes it, got float64: the default dtype was float64, or "
-    "load_state_dict cast it for float64 parameters. Set torch.set_default_dtype(torch.float32) before the first step, "
-    "or optimizer.state[p]['mu_product'] = optimizer.state[p]['mu_product'].float() for every p."
-)
+def as_torch_keeps(slot: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A moment of the parameter's shape as torch keeps it; `dtype` is that of numbers for a whole parameter."""
+    return value.reshape(-1)[0].to(dtype) if slot in SCALARS and value.numel() else value
 
 
-def as_torch_keeps(slot: str, value: torch.Tensor) -> torch.Tensor:
-    """A moment of the parameter's shape as torch keeps it."""
-    return value.reshape(-1)[0].to(torch.float32) if slot in SCALARS and value.numel() else value
+def _product(group: dict) -> torch.dtype:
+    return torch.float64 if group.get("mu_product_dtype") == "float64" else torch.float32
+
+
+def _product_dtype(optimizer: torch.optim.Optimizer, parameters: Iterable[torch.Tensor]) -> str:
+    """The precision of NAdam's products: as they are, or as torch will make them."""
+    kept = [optimizer.state[p]["mu_product"] for p in parameters if "mu_product" in optimizer.state.get(p, {})]
+    return str(kept[0].dtype if kept else count_dtype()).removeprefix("torch.")
+
+
+def count_dtype() -> torch.dtype:
+    """What torch makes the numbers of a whole parameter in, such as its count of updates."""
+    return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
 
 
 def _torch_slots(state: OptimizerState, group: dict, name: str, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -140,8 +148,7 @@ def _torch_slots(state: OptimizerState, group: dict, name: str, parameter: torch
                 f"{name}.{slot}: expected {parameter.dtype} of shape {tuple(parameter.shape)} like the parameter, got "
                 f"{value.dtype} of shape {tuple(value.shape)}. Use an optimiser of the module the state belongs to."
             )
-    kept = {slot: as_torch_keeps(slot, value) for slot, value in kept.items()}
+    kept = {slot: as_torch_keeps(slot, value, _product(group)) for slot, value in kept.items()}
     if state.kind == "SGD":
         return kept
-    count = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32  # as torch chooses
-    return {"step": torch.tensor(float(moments["step"]), dtype=count), **kept}
+    return {"step": torch.tensor(float(moments["step"]), dtype=count_dtype()), **kept}

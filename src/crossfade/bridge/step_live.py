@@ -17,6 +17,7 @@ from torch.autograd.graph import increment_version
 from ..errors import MappingError, UsageError
 from ..optim.state import OptimizerState, slots
 from .mapping import Mapping
+from .optimizers_torch import OWN
 from .step_batch import Intake, Numbers, x64
 from .step_layout import Layout, has_statistics, tensors
 from .step_memory import FixedMemory, TrainedMemory
@@ -26,7 +27,7 @@ from .step_proof import Row, prove
 from .step_reads import Reads
 from .transfer import numpy_to_jax, tensor_to_numpy
 
-VARIABLE = ("names", "frozen", "lr", "initial_lr")  # in a group of OptimizerState, what is no constant of the program
+VARIABLE = (*OWN, "lr", "initial_lr")  # in a group of OptimizerState, what is no constant of the program
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..errors import UsageError
 from ..optim.state import OptimizerState
-from .optimizers_torch import as_torch_keeps, read_torch
+from .optimizers_torch import as_torch_keeps, count_dtype, read_torch
 from .step_program import Program
 
 Ahead = tuple[list[Any], list[int]]  # the leaves of `Program.moments_structure`, and the updates each group has had
@@ -50,9 +50,9 @@ class LiveMoments(defaultdict):
             for slot, array in slots.items():
                 if slot == "step" and self._program.kind == "SGD":
                     continue  # torch counts no steps of SGD
-                value = torch.from_numpy(array) if slot != "step" else torch.tensor(float(array), dtype=_count_dtype())
-                value = as_torch_keeps(slot, value)
                 held = kept.get(slot)
+                value = torch.from_numpy(array) if slot != "step" else torch.tensor(float(array), dtype=count_dtype())
+                value = as_torch_keeps(slot, value, count_dtype() if held is None else held.dtype)
                 if isinstance(held, torch.Tensor) and (held.shape, held.dtype) == (value.shape, value.dtype):
                     held.detach().copy_(value)
                 else:
@@ -101,7 +101,3 @@ for _name in (
     *("setdefault", "update", "clear"),
 ):
     setattr(LiveMoments, _name, _looking(_name))
-
-
-def _count_dtype() -> torch.dtype:
-    return torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32  # as torch chooses

@@ -41,7 +41,9 @@ def direction(kind: str, group: dict[str, Any]) -> list[optax.GradientTransforma
         case "RAdam":
             links.append(scale_by_radam(*group["betas"], eps=group["eps"]))
         case "NAdam":
-            links.append(scale_by_nadam(*group["betas"], eps=group["eps"], decay=group["momentum_decay"]))
+            product = "float64" if group.get("mu_product_dtype") == "float64" else "float32"
+            decay = group["momentum_decay"]
+            links.append(scale_by_nadam(*group["betas"], eps=group["eps"], decay=decay, product_dtype=product))
         case "Adamax":
             links.append(scale_by_adamax(*group["betas"], eps=group["eps"]))
         case "Adadelta":
@@ -151,10 +153,12 @@ class NadamState(NamedTuple):
     mu_product: PyTree
 
 
-def scale_by_nadam(b1: float, b2: float, eps: float, decay: float) -> optax.GradientTransformation:
+def scale_by_nadam(
+    b1: float, b2: float, eps: float, decay: float, product_dtype: str = "float32"
+) -> optax.GradientTransformation:
     """NAdam with a momentum that grows to b1, as torch has it; optax has Nesterov's step at a constant momentum.
 
-    mu_t = b1 (1 - 0.96^(t decay) / 2), and the product of these is kept in float32.
+    mu_t = b1 (1 - 0.96^(t decay) / 2), and the product of these is kept in a precision of its own.
     """
 
     def init(params):
@@ -165,7 +169,8 @@ def scale_by_nadam(b1: float, b2: float, eps: float, decay: float) -> optax.Grad
         step = state.step + 1
         mu, nu = _moments(b1, b2, updates, state)
         now, after = (b1 * (1 - 0.5 * jnp.exp(t * (decay * math.log(0.96)))) for t in (step, step + 1))
-        times = lambda p: (p.astype(jnp.float32) * now.astype(jnp.float32)).astype(p.dtype)
+        own = jax.dtypes.canonicalize_dtype(product_dtype)
+        times = lambda p: (p.astype(own) * now.astype(own)).astype(p.dtype)
         product, c2 = jax.tree.map(times, state.mu_product), 1 - b2**step
 
         def scaled(g, m, v, p):

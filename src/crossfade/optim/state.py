@@ -20,8 +20,8 @@ HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
 }
 
 SCALARS = ("mu_product",)
-"""Moments that torch keeps as one number for each parameter, in float32. Here they have the parameter's shape, so that
-they travel as the others do."""
+"""Moments that torch keeps as one number for each parameter. Here they have the parameter's shape, so that they travel
+as the others do; a group says in which precision torch has them (`mu_product_dtype`)."""
 
 
 def slots(kind: str, group: dict[str, Any]) -> tuple[str, ...]:
