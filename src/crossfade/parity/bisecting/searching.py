@@ -299,13 +299,14 @@ class Search:
         values = self._paired()
         if (found := gradient_cause(values)) is None:
             return replace_notes(self._leaves_without_gradient())
-        call, point, cause = found
+        _, point, cause, line = found
         partners = [values.jax_points[n] for n in values.matched[point.number] if values.jax_points[n].lines]
         stops = [p for p in partners if p.operation == "stop_gradient"]
         theirs = next(iter(stops or partners), None)
         if not stops and np.ptp(point.value) == 0:  # zeros are everywhere
             theirs = self._reader_in_jax({values.points[n].name for n in point.reads})
-        return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
+        place = torch_place(point)
+        return _Told(replace(place, where=line or place.where), jax_place(theirs), cause.kind, cause.text)
 
     def _leaves_without_gradient(self) -> _Told:
         """Parameters that one half gives no gradient."""
