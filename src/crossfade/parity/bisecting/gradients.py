@@ -185,9 +185,9 @@ def _max(call: Call) -> Iterator[tuple[str, Change]]:
         shared = torch.amax if call.name == "max" else torch.amin
 
         def change(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
-            right: Any = f(*a, **k)
+            x, right = a[0], f(*a, **k)
             dim: Any = k.get("dim", a[1] if len(a) > 1 else None)
-            return type(right)((shared(a[0], dim=dim, keepdim=right[0].ndim == a[0].ndim), *right[1:]))
+            return type(right)((shared(x, dim=dim, keepdim=right[0].ndim == x.ndim), *right[1:]))
 
         yield "the gradient shared among equal maxima", change
 
