@@ -191,3 +191,29 @@ OFFLINE = {
 }
 
 PLACES: dict[str, Right] = NETS | HIDDEN | LOSSES | UPDATES | WORLDS | IQN | OFFLINE
+
+NOT_LOCATED = {
+    "normaliser missing",
+    "time counted from one",
+    "key used again at every step",
+    "greedy action for a sampled one",
+    "log-probability of the greedy action",
+    "observation after the reset for the last one",
+    "F12 pairs on the diagonal alone",
+    "F20 actions without a gradient",
+    "F28 images not permuted",
+    "F29 norm over the batch",
+}
+"""What `bisect` does not find yet."""
+NOT_EXPLAINED = {
+    "relu6 for relu",
+    "target not clipped from below",
+    "scale of a small output beside one of 1e12",
+    "dueling mean over the fractions",
+    "noise of the weight for the bias too",
+    "noise in the wrong order of layers",
+    "next value where there is none",
+    "noise scales held fixed",
+    "F24 norm before the activation",
+}
+"""What it finds without the right cause."""
