@@ -111,6 +111,8 @@ def usual_causes(call: Call) -> Iterator[Cause]:
         yield Cause(kind, text, change)
     if call.name.rstrip("_") in {name.split(" ")[0] for name in ACTIVATIONS}:
         yield from _activations(call)
+    small = any(isinstance(a, float) and 0 < a <= 1e-2 for a in call.args)
+    yield from _numbers(call) if small else ()  # an epsilon is more likely another than left out
     yield from _left_out(call)
     yield from _family(call)
     yield from _reductions(call)
@@ -120,6 +122,10 @@ def usual_causes(call: Call) -> Iterator[Cause]:
 
 
 def _activations(call: Call) -> Iterator[Cause]:
+    alpha = call.kwargs.get("alpha", call.args[1] if len(call.args) > 1 else None)
+    for name in ("elu", "celu") if isinstance(alpha, int | float) else ():
+        own = lambda f, a, k, name=name: getattr(F, name)(a[0], alpha)
+        yield Cause("activation", f"the activation: torch {call.name}, JAX {name} with alpha {alpha:g}", own)
     for name, function in ACTIVATIONS.items():
         kind = "gelu" if "gelu" in call.name and "gelu" in name else "activation"
         yield Cause(kind, f"the activation: torch {call.name}, JAX {name}", lambda f, a, k, own=function: own(a[0]))

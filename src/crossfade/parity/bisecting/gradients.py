@@ -1,6 +1,7 @@
 """Where gradients part although values agree: a detach that one half has and the other has not, or a kink."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -14,36 +15,39 @@ from .values import Values
 from .watching import Call, Change
 
 MANY = 200  # calls that are tried one by one
+PAIRED = 12  # changes that are tried two at a time
 
-Found = tuple[Call, Point, Cause]
+Found = tuple[Call, Point, Cause, str]  # the last: the line, where it is not the call's own
+Group = tuple[Call, dict[int, Change], Cause, str]
 
 
 def gradient_cause(values: Values) -> Found | None:
     """What makes the gradients agree: the call, its point, and the cause."""
     trial, calls = values.trial, _computing(values)
-    for found in (*_undone(values), *_kinks(values)):
-        if _heals(trial, found[1], found[2]):
-            return _told(values, found)
+    better: list[tuple[int, Group]] = []
+
+    def tried(groups: Iterable[Group]) -> Group | None:
+        for group in groups:
+            left = trial.left(group[1])
+            if left == 0:
+                return group
+            if left < len(values.differing):
+                better.append((left, group))
+        return None
+
     stopping = [c for c in calls if _stops_in_jax(values, c)]
-    for call in (*reversed(stopping), *(c for c in reversed(calls[-MANY:]) if c not in stopping)):
-        if _cuts(call) and trial.heals({call.number: _detached}):
-            return call, values.points[call.points[0]], _stopped(call.name)
-    for found in _by_line(values):
-        if _heals(trial, found[1], found[2]):
-            return _told(values, found)
+    single = (*reversed(stopping), *(c for c in reversed(calls[-MANY:]) if c not in stopping))
+    found = tried(_undone(values)) or tried(_kinks(values)) or tried(_stopped(c) for c in single if _cuts(c))
+    found = found or tried(_by_line(values)) or _both(trial, [group for _, group in sorted(better, key=lambda b: b[0])])
+    return None if found is None else (found[0], values.points[found[0].points[0]], *found[2:])
+
+
+def _both(trial: Trial, better: list[Group]) -> Group | None:
+    """Two of the changes that make fewer gradients differ, together; the first is told."""
+    for one, other in combinations(better[:PAIRED], 2):
+        if trial.left(one[1] | other[1]) == 0:
+            return one
     return None
-
-
-Group = tuple[Call, dict[int, Change], Cause]
-
-
-def _heals(trial: Trial, changes: dict[int, Change], _: Cause) -> bool:
-    return trial.heals(changes)
-
-
-def _told(values: Values, group: Group) -> Found:
-    call, _, cause = group
-    return call, values.points[call.points[0]], cause
 
 
 def _computing(values: Values) -> list[Call]:
@@ -67,9 +71,9 @@ def _detached(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> A
     return f(*a, **k).detach()
 
 
-def _stopped(name: str) -> Cause:
-    text = f"a detach: JAX stops the gradient at the result of {name}, torch does not"
-    return Cause("detach", text, _detached)
+def _stopped(call: Call) -> Group:
+    text = f"a detach: JAX stops the gradient at the result of {call.name}, torch does not"
+    return call, {call.number: _detached}, Cause("detach", text, _detached), ""
 
 
 def _undone(values: Values) -> Iterator[Group]:
@@ -79,16 +83,21 @@ def _undone(values: Values) -> Iterator[Group]:
     attached: Change = lambda f, a, k: a[0]
     cause = Cause("detach", "a detach: torch stops the gradient here, JAX does not", attached)
     for call in cutting:
-        yield call, {call.number: attached}, cause
-    for group in _groups(cutting):
-        yield group[0], {c.number: attached for c in group}, cause
+        yield call, {call.number: attached}, cause, ""
+    fixed = _fixed(values)
+    for call in cutting:  # a whole module as a constant, where only its parameters should be
+        held = {n: change for n, change in fixed.items() if call.lines[0] in values.calls[n].lines}
+        if held:
+            yield call, held | {call.number: attached}, cause, ""
+    for line, group in _groups(cutting):
+        yield group[0], {c.number: attached for c in group}, cause, line
     resting = [c for c in own if not c.differentiable]
     cause = Cause("detach", "a detach: torch computes this without gradients, JAX differentiates it", _recorded)
-    for group in _groups(resting):
-        yield group[-1], {c.number: _recorded for c in group}, cause
+    for line, group in _groups(resting):
+        yield group[-1], {c.number: _recorded for c in group}, cause, line
     if resting:
-        last = _leaving(values, resting)
-        yield last, {c.number: _recorded for c in resting} | {c.number: attached for c in cutting}, cause
+        changes = {c.number: _recorded for c in resting} | {c.number: attached for c in cutting}
+        yield _leaving(values, resting), changes, cause, ""
 
 
 def _recorded(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
@@ -103,40 +112,45 @@ def _leaving(values: Values, resting: list[Call]) -> Call:
     return next((c for c in reversed(resting) if set(c.points) & read), resting[-1])
 
 
-def _groups(calls: list[Call]) -> Iterator[list[Call]]:
-    """Calls that share one of the user's lines."""
+def _groups(calls: list[Call]) -> Iterator[tuple[str, list[Call]]]:
+    """Calls that share one of the user's lines, the innermost such line first."""
     seen = set()
     for line in dict.fromkeys(line for call in calls for line in call.lines):
         group = [c for c in calls if line in c.lines]
         if (key := tuple(c.number for c in group)) not in seen:
             seen.add(key)
-            yield group
+            yield line, group
 
 
 def _by_line(values: Values) -> Iterator[Group]:
     """Everything called from one line: with constant parameters, or with constant results."""
-    fixed = {
-        c.number: _with_fixed(at) for c in _computing(values) if (at := _parametric(values, c)) and c.differentiable
-    }
+    fixed = _fixed(values)
     text = "a detach: JAX holds the parameters fixed that are used here, torch does not"
-    for group in _groups([values.calls[number] for number in fixed]):
+    for line, group in _groups([values.calls[number] for number in fixed]):
         changes = {c.number: fixed[c.number] for c in group}
-        yield group[0], changes, Cause("detach", text, changes[group[0].number])
+        yield group[0], changes, Cause("detach", text, changes[group[0].number]), line
     text = "a detach: JAX stops the gradient of what is computed here, torch does not"
-    for group in _groups([c for c in _computing(values) if _cuts(c)]):
+    for line, group in _groups([c for c in _computing(values) if _cuts(c)]):
         if len(group) > 1:
-            yield group[-1], {c.number: _detached for c in group}, Cause("detach", text, _detached)
+            yield group[-1], {c.number: _detached for c in group}, Cause("detach", text, _detached), line
 
 
-def _parametric(values: Values, call: Call) -> tuple[int, ...]:
+def _fixed(values: Values) -> dict[int, Change]:
+    """For each call that reads parameters beside other values: the same with constant parameters."""
+    calls = [c for c in _computing(values) if c.differentiable and c.lines]
+    return {c.number: _with_fixed(at) for c in calls if (at := _parametric(values, c))}
+
+
+def _parametric(values: Values, call: Call) -> tuple[int | str, ...]:
     """The arguments of a call that are parameters, or computed from parameters alone, beside others that are not."""
-    numbers = {at: values.watch.number_of(a) for at, a in enumerate(call.args) if isinstance(a, Tensor)}
-    own = tuple(at for at, number in numbers.items() if number in values.parametric)
-    return own if len(own) < len(numbers) else ()
+    given = {at: a for at, a in (*enumerate(call.args), *call.kwargs.items()) if isinstance(a, Tensor)}
+    own = tuple(at for at, a in given.items() if values.watch.number_of(a) in values.parametric)
+    return own if len(own) < len(given) else ()
 
 
-def _with_fixed(positions: tuple[int, ...]) -> Change:
-    return lambda f, a, k: f(*(x.detach() if at in positions else x for at, x in enumerate(a)), **k)
+def _with_fixed(places: tuple[int | str, ...]) -> Change:
+    hold = lambda at, x: x.detach() if at in places else x
+    return lambda f, a, k: f(*(hold(at, x) for at, x in enumerate(a)), **{at: hold(at, x) for at, x in k.items()})
 
 
 # Kinks: equal values, other derivatives
@@ -171,9 +185,9 @@ def _max(call: Call) -> Iterator[tuple[str, Change]]:
         shared = torch.amax if call.name == "max" else torch.amin
 
         def change(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:
-            right: Any = f(*a, **k)
+            x, right = a[0], f(*a, **k)
             dim: Any = k.get("dim", a[1] if len(a) > 1 else None)
-            return type(right)((shared(a[0], dim=dim, keepdim=right[0].ndim == a[0].ndim), *right[1:]))
+            return type(right)((shared(x, dim=dim, keepdim=right[0].ndim == x.ndim), *right[1:]))
 
         yield "the gradient shared among equal maxima", change
 
@@ -194,7 +208,7 @@ def _kinks(values: Values) -> Iterator[Group]:
                 ("the gradient of softplus above its threshold", lambda f, a, k: F.softplus(a[0], threshold=1e9))
             ]
         for text, change in changes:
-            yield call, {call.number: change}, Cause("kink", f"{text} in JAX", change)
+            yield call, {call.number: change}, Cause("kink", f"{text} in JAX", change), ""
 
 
 def _winner(name: str) -> Change:

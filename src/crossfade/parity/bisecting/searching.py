@@ -159,8 +159,7 @@ class Search:
             return self._told(guilty, blamed)
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
-        late = guilty is None or guilty.point.number in values.roots
-        late = late or not all(values.has_partner(n) for n in guilty.point.reads)
+        late = guilty is None or _is_late(values, guilty)
         if (found := values.stale() or values.exchanged()) is not None or (
             late and (found := values.cause_anywhere() or values.exchanged()) is not None
         ):
@@ -298,14 +297,15 @@ class Search:
     def _gradients(self) -> _Told:
         values = self._paired()
         if (found := gradient_cause(values)) is None:
-            return replace_notes(self._leaves_without_gradient())
-        call, point, cause = found
+            return _remarked(self._leaves_without_gradient())
+        _, point, cause, line = found
         partners = [values.jax_points[n] for n in values.matched[point.number] if values.jax_points[n].lines]
         stops = [p for p in partners if p.operation == "stop_gradient"]
         theirs = next(iter(stops or partners), None)
         if not stops and np.ptp(point.value) == 0:  # zeros are everywhere
             theirs = self._reader_in_jax({values.points[n].name for n in point.reads})
-        return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
+        place = torch_place(point)
+        return _Told(replace(place, where=line or place.where), jax_place(theirs), cause.kind, cause.text)
 
     def _leaves_without_gradient(self) -> _Told:
         """Parameters that one half gives no gradient."""
@@ -345,7 +345,12 @@ class Search:
         return None if found is None else _Told(place, None, *found)
 
 
-def replace_notes(told: _Told) -> _Told:
+def _is_late(values: Values, guilty: Guilty) -> bool:
+    """Whether a place comes after the first that differs: in the end everything can be put right."""
+    return guilty.point.number in values.roots or not all(values.has_partner(n) for n in guilty.point.reads)
+
+
+def _remarked(told: _Told) -> _Told:
     """A remark where nothing was found."""
     if not told.cause:
         told.notes = ("values agree, gradients do not, and no single detach or kink explains it",)

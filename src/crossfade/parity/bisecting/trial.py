@@ -24,6 +24,7 @@ from .watching import Change, Watch
 
 SAME = 1e-9  # of a leaf's scale: a difference that has vanished
 MOST = 1000  # runs of one search
+NEVER = 1_000_000
 Leaf = tuple[str, str]  # quantity and name
 
 
@@ -123,13 +124,17 @@ class Trial:
 
     def heals(self, changes: Mapping[int, Change] | None = None, **others: Any) -> bool:
         """Whether the difference vanishes with a change."""
+        return self.left(changes, **others) == 0
+
+    def left(self, changes: Mapping[int, Change] | None = None, **others: Any) -> int:
+        """How much still differs with a change; very much when it cannot be run."""
         if self.runs > MOST:
-            return False
+            return NEVER
         try:
             found, _ = self.run(changes, **others)
         except Exception:  # what is changed may make the user's code raise anything
-            return False
-        return not self.differences(found)
+            return NEVER
+        return len(self.differences(found))
 
     def differences(self, found: Quantities) -> list[Leaf]:
         """What differs from the JAX half."""

@@ -5,6 +5,7 @@ what differs back to values that JAX has, and a call is guilty when the differen
 JAX's equations gave.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from .points import Point, ancestors
 from .trial import Leaf, Trial, WatchedSide
 from .watching import Call, Change
 
-CALLS, CANDIDATES = 40, 8  # places, and JAX values at each, that are tried
+CALLS, CANDIDATES = 40, 10  # places, and JAX values at each, that are tried
 ATTRIBUTES = ("grad", "data")  # calls that compute nothing
 OTHERS = 60  # values that are tried for an operand
 
@@ -149,14 +150,12 @@ class Values:
         return None
 
     def _candidates(self, point: Point) -> Iterator[Point]:
-        near = self.jax_index.nearest(point.value, self.only_in_jax)
-        same = [n for _, n in near if self.jax_points[n].value.size == point.value.size]
-        alike = [n for n in same if self.jax_points[n].value.shape == point.value.shape]
-        kept = [*alike, *(n for n in same if n not in alike)][:CANDIDATES]
-        if point.value.size > 1:  # numbers that all occur equally often look like fewer
-            size = point.value.size
-            more = [n for n in sorted(self.only_in_jax) if self.jax_points[n].value.size == size and n not in kept]
-            kept += more[: CANDIDATES - len(kept)]
+        size = point.value.size
+        apart = {n: d for d, n in self.jax_index.nearest(point.value, self.only_in_jax)}
+        same = [n for n in sorted(self.only_in_jax) if self.jax_points[n].value.size == size]
+        related = lambda n: bool(self.sources(n) & set(point.reads))
+        shaped = lambda n: self.jax_points[n].value.shape == point.value.shape
+        kept = sorted(same, key=lambda n: (not related(n), not shaped(n), apart.get(n, math.inf)))[:CANDIDATES]
         for number in point.reads:  # what JAX does not do to a value
             skipped = [n for n in self.matched.get(number, ()) if self.jax_points[n].value.shape == point.value.shape]
             kept += [n for n in skipped[:1] if n not in kept]
