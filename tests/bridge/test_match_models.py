@@ -19,6 +19,7 @@ from bridge.zoo import ZOO
 from crossfade.bridge import match, program_jax, waiting
 from crossfade.bridge.waiting import Waiting
 from crossfade.errors import CrossfadeError, MappingError, NoCounterpart, UsageError
+from default_run import few
 from gallery.attention import GPT, LinenGPT
 from gallery.case import normal, whole
 from gallery.deep_q import CASES as VALUES, LinenNoisy
@@ -133,7 +134,7 @@ def test_an_example_may_be_made_of_numpy_arrays():
     assert match(Net(), LinenNet(), X.numpy()).verify().ok
 
 
-@pytest.mark.parametrize("library", ["linen", "haiku"])
+@pytest.mark.parametrize("library", few(("linen", "haiku"), "linen"))
 def test_the_channels_of_an_image_are_moved_without_being_asked(library):
     case = ZOO["pixels"]
     mapping = match(case.torch(), case.jax(library), case.example())
@@ -208,6 +209,7 @@ def test_a_line_of_progress_is_for_those_who_wait_at_a_terminal(stream, patience
 # Cost
 
 
+@pytest.mark.slow
 def test_the_work_grows_with_the_depth_and_no_faster(monkeypatch):
     counts, run = [], program_jax._run
     monkeypatch.setattr(program_jax, "_run", lambda *args: counts.append(1) or run(*args))
