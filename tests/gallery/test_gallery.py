@@ -21,11 +21,9 @@ SINGLE = ("nnx",)  # attention, recurrent layers: computed in float32 whatever t
         PAIRS,
         ("fused attention", "linen heads first"),
         ("split attention", "linen fused"),
-        ("multihead attention", "equinox"),
         ("quantiles", "linen"),
         ("ppo", "train state"),
         ("ppo of a dict", "linen fused"),
-        ("wave", "linen"),
         ("lstm", "linen"),
     ),
 )
@@ -41,9 +39,7 @@ def test_a_model_in_the_shape_of_public_code_is_matched(name, library):
     assert mapping.precision == "float64" or library in SINGLE
 
 
-@pytest.mark.parametrize(
-    ("name", "port"), few_pairs(WRONG, ("dqn", "relu6"), ("fused attention", "keys for queries"), ("iql", "bound"))
-)
+@pytest.mark.parametrize(("name", "port"), few_pairs(WRONG, ("dqn", "relu6"), ("fused attention", "keys for queries")))
 def test_a_wrong_port_is_refused(name, port):
     case = GALLERY[name]
     with pytest.raises((MappingError, NoCounterpart)):

@@ -5,6 +5,7 @@ when nothing that is computed from it appears in JAX either.
 """
 
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-OUTSIDE = tuple(str(Path(place).parent) for place in (torch.__file__, __file__))  # code that is not the user's
+INSTALLED, HERE, PYTHON = Path(torch.__file__).parent.parent, Path(__file__).parent, Path(warnings.__file__).parent
+OUTSIDE = (str(INSTALLED), str(HERE), str(PYTHON), "<")  # code that is not the user's
 
 
 class Operation(NamedTuple):
@@ -52,7 +54,7 @@ class _Log(TorchDispatchMode):
 def _user_line() -> str:
     frame = sys._getframe(2)
     while frame is not None:
-        if not frame.f_code.co_filename.startswith((*OUTSIDE, "<")):
+        if not frame.f_code.co_filename.startswith(OUTSIDE):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
