@@ -86,7 +86,7 @@ def coded_twice(right, value, observations, actions=None):
 IQL, DINO = ("agent=iql",), ("agent=dino_rebrac",)
 NETWORKS = {
     "F24 norm before the activation": Planted("forward", IQL, ((networks_torch.MLP, "forward", norm_first),)),
-    "F24 epsilon 1e-5": Planted("forward", IQL, ((modules, "EPS", 1e-5),)),
+    "F24 epsilon 1e-5": Planted("forward", IQL, ((networks_torch, "EPS", 1e-5),)),
     "F24 exact gelu": Planted("forward", IQL, (within(F, "gelu", lambda right, x, approximate: right(x)),)),
     "F26 standard deviation e": Planted("forward", IQL, (within(networks_torch._Actor, "_distribution", wider),)),
     "F27 encoder with an active last layer": Planted(

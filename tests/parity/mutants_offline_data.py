@@ -11,7 +11,7 @@ import torch
 from mutants_iqn import patched
 from mutants_offline import PRE, RESNET, whole, within
 
-from crossfade.algos.offline import layers, modules
+from crossfade.algos.offline import encoders, layers, modules
 from crossfade.algos.offline.batch import Batch
 from crossfade.algos.offline.data import draws_jax, draws_numpy, sampling_jax, sampling_numpy, statistics as normalising
 from crossfade.algos.offline.data.dataset import Dataset, from_rows
@@ -28,8 +28,8 @@ from crossfade.systems.offline.twin import settings
 SYNCED = ("agent=fb_repr", "corrected=unsynced_target")
 scaling, xavier = layers.variance_scaling, lambda: layers.variance_scaling(1.0)
 STARTS = {
-    "F25 scale taken for a gain": ((modules, "variance_scaling", lambda scale: scaling(scale**2)),),
-    "F29 Xavier's law for He's": ((modules, "he_normal", xavier),),
+    "F25 scale taken for a gain": ((layers, "variance_scaling", lambda scale: scaling(scale**2)),),
+    "F29 Xavier's law for He's": ((encoders, "he_normal", xavier),),
     "F32 target critic set to its critic": (),
 }
 

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...nn.layers_jax import filled, linear_of_rows
-from . import encoders, layers, modules
+from . import encoders, modules
 from .distribution_jax import Normal
+from .layers import EPS, MLP as MLPSpec
 
 Modules = dict[str, Any]
 """Modules by name: as a tree, the path of a parameter joined by dots is its name."""
@@ -45,7 +46,7 @@ class _LayerNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
         centred = x - x.mean(-1, keepdims=True)
-        normed = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + layers.EPS)
+        normed = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + EPS)
         return normed * jnp.broadcast_to(self.weight, x.shape) + jnp.broadcast_to(self.bias, x.shape)
 
 
@@ -54,9 +55,9 @@ class MLP(eqx.Module):
 
     layers: tuple[_Linear, ...]
     norms: tuple[_LayerNorm, ...]
-    spec: layers.MLP = eqx.field(static=True)
+    spec: MLPSpec = eqx.field(static=True)
 
-    def __init__(self, spec: layers.MLP):
+    def __init__(self, spec: MLPSpec):
         sizes = list(zip((spec.inputs, *spec.widths), spec.widths, strict=False))
         activated = spec.widths if spec.activate_final else spec.widths[:-1]
         self.layers = tuple(_Linear(*pair, spec.members) for pair in sizes)

@@ -10,8 +10,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from ...nn.parameters_torch import filled
-from . import encoders, layers, modules
+from . import encoders, modules
 from .distribution_torch import Normal
+from .layers import EPS, MLP as MLPSpec
 
 Modules = nn.ModuleDict
 Observations = Shaped[Tensor, "..."]
@@ -21,7 +22,7 @@ Observations = Shaped[Tensor, "..."]
 class MLP(nn.Module):
     """Linear layers with gelu and layer norms between them; layers.py has the formula."""
 
-    def __init__(self, spec: layers.MLP):
+    def __init__(self, spec: MLPSpec):
         super().__init__()
         self.spec = spec
         sizes = list(zip((spec.inputs, *spec.widths), spec.widths, strict=False))
@@ -291,7 +292,7 @@ class _LayerNorm(nn.Module):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         each = zip(xs, _each(self.weight, self.members), _each(self.bias, self.members), strict=True)
-        return [F.layer_norm(x, weight.shape, weight, bias, layers.EPS) for x, weight, bias in each]
+        return [F.layer_norm(x, weight.shape, weight, bias, EPS) for x, weight, bias in each]
 
 
 def _each(parameter: Tensor, members: int) -> tuple[Tensor, ...]:
