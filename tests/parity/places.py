@@ -196,6 +196,7 @@ NOT_LOCATED = {
     "normaliser missing",
     "time counted from one",
     "key used again at every step",
+    "halves of the split exchanged",
     "greedy action for a sampled one",
     "log-probability of the greedy action",
     "observation after the reset for the last one",
