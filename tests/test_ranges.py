@@ -31,7 +31,7 @@ def _nested(cls: type) -> Iterator[type]:
         kind = kinds(cls).get(field.name)
         kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
         table = field.metadata.get("choices", {})
-        inner = [load_attribute(place) for place in table.values()]
+        inner = [load_attribute(place) if isinstance(place, str) else place for place in table.values()]
         inner += [member for member in (get_args(kind) if is_union(kind) else [kind]) if member is not None]
         for member in inner:
             member = get_args(member)[0] if get_origin(member) is Annotated else member
@@ -55,6 +55,13 @@ def _is_number(kind: Any) -> bool:
     return kind in (int, float)
 
 
+def _holds_several(kind: Any) -> bool:
+    """Whether a field is a tuple of numbers, whatever is said of it around that."""
+    if get_origin(kind) is Annotated:
+        return _holds_several(get_args(kind)[0])
+    return get_origin(kind) is tuple or (is_union(kind) and any(map(_holds_several, get_args(kind))))
+
+
 SETTABLE = _settable()
 NUMBERS = [(cls, name, kind) for cls in SETTABLE.values() for name, kind in kinds(cls).items() if _is_number(kind)]
 
@@ -74,7 +81,7 @@ def test_every_number_declares_its_range_and_keeps_it(cls, name, kind):
     outside += [] if bounds.least is None else [bounds.least - 1]
     outside += [] if bounds.most is None else [bounds.most + 1]
     outside += [bound for bound in (bounds.above, bounds.below) if bound is not None]
-    wrap = (lambda value: (value,)) if get_origin(kind) is tuple else (lambda value: value)
+    wrap = (lambda value: (value,)) if _holds_several(kind) else (lambda value: value)
     for value in outside:
         with pytest.raises(UsageError) as refused:
             check_value(name, wrap(value), kind)

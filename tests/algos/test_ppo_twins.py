@@ -119,7 +119,7 @@ def test_the_share_of_an_action_is_that_of_the_steps_in_which_it_was_legal():
     info = rollout_numpy._info(rollout, np.zeros(3), 3)
     assert [info[f"action_{i}"] for i in range(3)] == [4 / 6, 2 / 3, 0.0] and info["illegal"] == 0
     sums = {"legal": mask.sum(1), "taken": np.array([[2, 1, 0], [2, 1, 0]]), "illegal": np.zeros(2)}
-    sums |= dict.fromkeys(("episodes", "episode_return", "episode_length"), np.zeros(2))
+    sums |= dict.fromkeys(("episodes", "episode_return", "episode_length"), np.zeros(2)) | {"told": {}}
     compiled = rollout_jax._info(*jax.tree.map(jnp.asarray, (rollout._replace(state=None), sums)), 1)
     assert {name: float(value) for name, value in compiled.items()} == pytest.approx(info)
     assert set(named(info, ("hold", "buy"))) > {"action_hold", "action_buy", "action_2", "illegal"}

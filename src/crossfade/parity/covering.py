@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..bridge.jaxprs import compile_briefly
@@ -24,6 +25,7 @@ Seen = dict[tuple[str, str, str], bool]  # (operation, line, branch) -> whether 
 ABSORBED = 1e8  # times larger: a term beside which another is lost in a float64 comparison
 MOST = 8  # notes
 COMPARING = ("lt", "le", "gt", "ge")
+OPERANDS = ("condition", "input", "target", "other", "mask", "value")  # what users may also give by name
 
 
 class CoverageWatch(Watch):
@@ -38,7 +40,8 @@ class CoverageWatch(Watch):
         branches = BRANCHES.get(function_name(func).rstrip("_"))
         if branches is not None:
             lines, _, _ = self._place()
-            for branch, taken in branches(args, kwargs or {}) if lines else ():
+            given = (*args, *(value for name, value in (kwargs or {}).items() if name in OPERANDS))
+            for branch, taken in branches(given, kwargs or {}) if lines else ():
                 key = (function_name(func), lines[0], branch)
                 self.seen[key] = self.seen.get(key, False) or bool(taken)
         return out
@@ -69,11 +72,15 @@ def _clamp(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Taken:
 
 
 def _where(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Taken:
-    if len(args) == 3 and args[0].ndim:
-        yield "with a true condition", args[0].any()
-        yield "with a false condition", (~args[0]).any()
-        yield from _masked(args[0], args[1], True)
-        yield from _masked(args[0], args[2], False)
+    if len(args) != 3:
+        return
+    method = not (isinstance(args[0], Tensor) and args[0].dtype == torch.bool)  # yes.where(condition, no)
+    condition, yes, no = (args[1], args[0], args[2]) if method else args
+    if condition.ndim:
+        yield "with a true condition", condition.any()
+        yield "with a false condition", (~condition).any()
+        yield from _masked(condition, yes, True)
+        yield from _masked(condition, no, False)
 
 
 def _masked(condition: Tensor, fill: Any, when: bool) -> Taken:

@@ -165,11 +165,11 @@ class RobotParams:
     """Of the gait's phase, in Hz."""
     see_command: bool = False
     """Whether the command is observed."""
-    forward: Span = (0.4, 0.4)
+    forward: Annotated[Span, Range()] = (0.4, 0.4)
     """Range of the commanded forward speed in m/s."""
-    sideways: Span = (0.0, 0.0)
+    sideways: Annotated[Span, Range()] = (0.0, 0.0)
     """Range of the commanded sideways speed in m/s."""
-    turning: Span = (0.0, 0.0)
+    turning: Annotated[Span, Range()] = (0.0, 0.0)
     """Range of the commanded turning rate in rad/s."""
     weights: Weights = Weights()
     """What each term of the reward counts: `env.weights.torque=-1e-3`."""
