@@ -16,6 +16,7 @@ DEAR |= {
     )
     for system in ("trading", "treasurehunt", "robot")
 }
+DEAR |= {("test_a_killed_run_resumes_bit_for_bit", "offline")}
 DEAR |= {("test_numbers_that_are_not_finite_are_told_and_not_kept", toy) for toy in LIKE_OTHERS}
 
 

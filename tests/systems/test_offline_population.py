@@ -59,6 +59,7 @@ def settings(agent: str, *words: str) -> OfflineDataConfig:
     return apply(OfflineDataConfig(), [*shared, *own, "encoder_hidden=8", *words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", few(OTHERS, "iql"))
 def test_each_member_is_the_run_trained_alone_and_judged_alike(agent):
     configs = [settings(agent), settings(agent, *OTHER, *OTHERS[agent])]

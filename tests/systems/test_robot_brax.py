@@ -31,6 +31,7 @@ def brax_jax():
     return brax_jax
 
 
+@pytest.mark.slow
 def test_an_environment_of_brax_is_our_world(brax_jax):
     """Ten steps: observations, rewards with their terms, and ends."""
     env, world = brax_jax.WorldEnv(SMALL.env, None, SMALL.settings(0)), Robot(SMALL.env)

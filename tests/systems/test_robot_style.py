@@ -39,6 +39,7 @@ def trained(mode: str, *words: str):
         return trainer.run(0, HALF), trainer.snapshot(), trainer.run(HALF, HALF), trainer.snapshot()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", few(MODES[1:], "jax_full"))
 def test_every_mode_is_the_same_system_as_torch(mode):
     expected, found = trained("torch"), trained(mode)
