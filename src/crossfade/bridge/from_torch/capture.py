@@ -284,11 +284,7 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
             result = function()
     except CrossfadeError:
         raise
-    except RuntimeError as error:
-        if recorder.refusal is not None:
-            raise recorder.refusal from error
-        raise _failed(error) from error
-    except (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError) as error:
         if recorder.refusal is not None:
             raise recorder.refusal from error
         raise _failed(error) from error

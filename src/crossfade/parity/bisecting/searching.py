@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ...bridge.mapping import Mapping
 from ...errors import UsageError, nearest
@@ -16,9 +17,10 @@ from .divergence import Divergence, Place
 from .gradients import gradient_cause
 from .inputs import InputCause, input_causes
 from .points import Point
+from .relations import jax_place, relation, torch_place
 from .training import by_leaves, by_rate, optimizer_place, training_causes
 from .trial import Leaf, Trial, quiet
-from .values import Blamed, Guilty, Values, jax_place, relation, torch_place
+from .values import Blamed, Guilty, Values
 from .watching import Call
 
 
@@ -249,12 +251,9 @@ class Search:
 
     def _at(self, call: Call, point: Point, cause: Cause) -> _Told:
         values = self._paired()
-        try:
-            _, side = self.trial.run({call.number: cause.change})
-            given = side.watch.changed[call.number]
-            partners = values.jax_index.find(given.detach().numpy()) if hasattr(given, "detach") else []
-        except Exception:  # what is changed may make the user's code raise anything
-            partners = []
+        done = self.trial.attempt({call.number: cause.change})
+        given = None if done is None else done[1].watch.changed.get(call.number)
+        partners = values.jax_index.find(given.detach().numpy()) if isinstance(given, Tensor) else []
         partners = [n for n in partners if values.jax_points[n].lines]
         theirs = values.jax_points[partners[0]] if partners else values.nearest(point)
         return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)

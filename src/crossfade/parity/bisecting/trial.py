@@ -122,6 +122,15 @@ class Trial:
             found = getattr(side, self.level)(dict(self.weights if weights is None else weights), *extra)
         return found, side
 
+    def attempt(
+        self, changes: Mapping[int, Change] | None = None, **others: Any
+    ) -> tuple[Quantities, WatchedSide] | None:
+        """`run`, or None where the change cannot be run: it may make the user's code raise anything."""
+        try:
+            return self.run(changes, **others)
+        except Exception:
+            return None
+
     def heals(self, changes: Mapping[int, Change] | None = None, **others: Any) -> bool:
         """Whether the difference vanishes with a change."""
         return self.left(changes, **others) == 0
@@ -130,11 +139,8 @@ class Trial:
         """How much still differs with a change; very much when it cannot be run."""
         if self.runs > MOST:
             return NEVER
-        try:
-            found, _ = self.run(changes, **others)
-        except Exception:  # what is changed may make the user's code raise anything
-            return NEVER
-        return len(self.differences(found))
+        done = self.attempt(changes, **others)
+        return NEVER if done is None else len(self.differences(done[0]))
 
     def differences(self, found: Quantities) -> list[Leaf]:
         """What differs from the JAX half."""

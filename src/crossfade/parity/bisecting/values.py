@@ -6,7 +6,7 @@ JAX's equations gave.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from .causes import Cause, put, substitute, usual_causes
-from .divergence import Place
 from .pairing import EQUAL, Index, distance, multiset
 from .points import Point, ancestors
 from .trial import Leaf, Trial, WatchedSide
@@ -138,10 +137,10 @@ class Values:
                 if not self.sources(candidate.number) & set(point.reads):
                     continue
                 change = {call.number: self._substitute(call, point, candidate)}
-                try:
-                    _, side = self.trial.run(change, write=True)
-                except Exception:  # what is changed may make the user's code raise anything
+                done = self.trial.attempt(change, write=True)
+                if done is None:
                     continue
+                _, side = done
                 after = [p for own in readers if (p := side.watch.points.get(own.number)) is not None]
                 if any(
                     np.ptp(p.value) > 0 and self.jax_index.find(p.value) for p in after if p.value.dtype.kind == "f"
@@ -197,10 +196,10 @@ class Values:
         return any(p.size != own.size or distance(p, own) <= EQUAL for p in partners)
 
     def _explains(self, call: Call, cause: Cause, target: np.ndarray | None, whole: bool) -> bool:
-        try:
-            found, side = self.trial.run({call.number: cause.change})
-        except Exception:  # what is changed may make the user's code raise anything
+        done = self.trial.attempt({call.number: cause.change})
+        if done is None:
             return False
+        found, side = done
         if whole:
             return not self.trial.differences(found)
         given = side.watch.changed.get(call.number)
@@ -383,49 +382,6 @@ class Values:
         """The JAX value nearest to one of torch, among those that torch has not."""
         near = self.jax_index.nearest(point.value, self.only_in_jax)
         return self.jax_points[near[0][1]] if near else None
-
-
-def torch_place(point: Point) -> Place:
-    """A torch point as a place."""
-    return Place(point.operation, point.where, point.module, point.lines)
-
-
-def jax_place(point: Point | None) -> Place | None:
-    """A JAX point as a place."""
-    return None if point is None or not point.operation else Place(point.operation, point.where, "", point.lines)
-
-
-def relation(ours: np.ndarray, theirs: np.ndarray, sizes: Iterable[int]) -> str:
-    """How the numbers of two places compare."""
-    a, b = np.asarray(ours, np.float64).ravel(), np.asarray(theirs, np.float64).ravel()
-    if a.size != b.size:
-        return f"torch has {a.size} numbers, JAX {b.size}"
-    finite = np.isfinite(a) & np.isfinite(b) & (np.abs(a) > 1e-12 * np.abs(a).max(initial=0.0)) & (a != 0)
-    if not finite.any():
-        return "no finite numbers to compare"
-    ratio = b[finite] / a[finite]
-    if np.ptp(ratio) <= 1e-8 * np.abs(ratio).max():
-        value = float(ratio.mean())
-        if abs(value + 1) < 1e-9:
-            return "JAX has the other sign"
-        for n in sorted({s for s in sizes if s > 2}):
-            if abs(value - n) < 1e-8 * n:
-                return f"JAX is exactly {n} times torch, the size of an axis: a sum for a mean"
-            if abs(value * n - 1) < 1e-8:
-                return f"JAX is exactly 1/{n} of torch, the size of an axis: a mean for a sum"
-        return f"JAX is {value:.10g} times torch" if finite.sum() > 1 or _plain(value) else _apart(a, b)
-    shift = b[finite] - a[finite]
-    if finite.all() and a.size > 1 and np.ptp(shift) <= 1e-9 * max(np.abs(a).max(), np.abs(b).max()):
-        return f"JAX is torch plus {float(shift.mean()):.10g}"
-    return _apart(a, b)
-
-
-def _plain(value: float) -> bool:
-    return any(abs(value - other) < 1e-9 for other in (0.5, 2.0, 0.25, 4.0, 0.0))
-
-
-def _apart(a: np.ndarray, b: np.ndarray) -> str:
-    return f"largest distance {np.nanmax(np.abs(a - b), initial=0.0):.3g}, numbers up to {np.nanmax(np.abs(a)):.3g}"
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:

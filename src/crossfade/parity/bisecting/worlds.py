@@ -21,7 +21,7 @@ from .equations import Equation, Program, record, trace
 from .host import HostValues
 from .pairing import Index
 from .points import Point, ancestors
-from .values import jax_place, relation
+from .relations import jax_place, relation
 
 SUSPECTS, CANDIDATES = 400, 30
 RANDOM = ("random_bits", "threefry2x32", "random_split", "random_fold_in")
