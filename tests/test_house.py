@@ -28,7 +28,7 @@ MEETING_ROOMS = {"bridge", "parity", "checkpoint", "trainers", "bench"}
 BOTH = ("twin.py", "bench.py", "bench_worker.py")  # files of a system where the frameworks meet
 TWIN_SUFFIXES = ("_numpy", "_torch", "_jax")
 INNER = {  # two sides of a mechanism, each with its own business
-    "bridge/dataflow",
+    "bridge/matching/dataflow",
     "bridge/transfer",
     "parity/side",
     "random/threefry",

@@ -210,7 +210,7 @@ def _twin(name: str, module: Any, model: Any, mapping: "Mapping", x: Any, jax_x:
     """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout."""
     import copy
 
-    from .bridge.outputs import in_torch_layout, output_tensors
+    from .bridge.matching.outputs import in_torch_layout, output_tensors
     from .parity import Twin
     from .parity.arrays import jax_tree, torch_tree
 

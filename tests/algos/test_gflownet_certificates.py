@@ -194,7 +194,7 @@ def test_every_mode_stays_at_the_optimum(mode, loss, monkeypatch):
         "crossfade.trainers.torch_pure.find_compiler", lambda: ("", "not asked for")
     )  # uncompiled: see test_modes
     # jax_minimal first compares a torch and a JAX loss in proportion to their size, which is 1e-31 here.
-    monkeypatch.setattr("crossfade.bridge.step_live.prove", lambda *step: ())
+    monkeypatch.setattr("crossfade.bridge.stepping.live.prove", lambda *step: ())
     config = replace(config_for(LINE, loss), mode=mode, batch_size=16, epsilon=0.5, lr=1e-9, lr_z=1e-9)
 
     def moved(start):

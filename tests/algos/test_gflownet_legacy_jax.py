@@ -14,7 +14,7 @@ from crossfade.algos.gflownet import learner_jax, losses_jax
 from crossfade.algos.gflownet.evaluation import exact_numpy
 from crossfade.algos.gflownet.sampling import nodes_jax, noise_jax, rollout_jax
 from crossfade.bridge import Mapping, to_torch_optimizer
-from crossfade.bridge.optimizers import read_torch, write_optax
+from crossfade.bridge.optimizers.exchange import read_torch, write_optax
 from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.envs.dag.hypergrid.hypergrid_jax import Hypergrid
 from crossfade.nn import layers_jax

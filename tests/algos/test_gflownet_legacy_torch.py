@@ -9,7 +9,7 @@ import torch
 from crossfade.algos.gflownet import learner_torch
 from crossfade.algos.gflownet.config import GFlowNetConfig
 from crossfade.algos.gflownet.evaluation import exact_numpy
-from crossfade.bridge.optimizers_torch import read_torch
+from crossfade.bridge.optimizers.state_torch import read_torch
 from crossfade.config import apply
 from crossfade.envs.dag.ground_truth import graph_of
 from crossfade.errors import NoCounterpart, UsageError

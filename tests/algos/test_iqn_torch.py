@@ -20,7 +20,7 @@ from crossfade.algos.iqn.networks_torch import Policy, make_policy
 from crossfade.algos.iqn.optimizer import names, optimizer_records
 from crossfade.algos.iqn.pure_update_torch import pure_update
 from crossfade.algos.iqn.targets_torch import copy_targets, follow
-from crossfade.bridge.optimizers_torch import read_torch
+from crossfade.bridge.optimizers.state_torch import read_torch
 from crossfade.nn.noisy_torch import IndependentNoisyLinear
 from crossfade.optim import functional_torch
 from crossfade.random import random_numpy as random

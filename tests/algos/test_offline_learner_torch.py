@@ -28,7 +28,7 @@ from crossfade.algos.offline.pure_update_torch import pure_update
 from crossfade.algos.offline.rebrac.params import ReBRAC
 from crossfade.algos.offline.td_infonce.params import TDInfoNCE
 from crossfade.algos.offline.terms_torch import aggregate, frozen, q_loss
-from crossfade.bridge.optimizers_torch import read_torch
+from crossfade.bridge.optimizers.state_torch import read_torch
 from crossfade.optim import functional_torch
 from crossfade.random.random_numpy import key
 

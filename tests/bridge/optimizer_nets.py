@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from crossfade.bridge.optimizers import read_torch
+from crossfade.bridge.optimizers.exchange import read_torch
 
 STEPS = 200
 _rng = np.random.default_rng(0)

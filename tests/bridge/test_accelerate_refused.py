@@ -10,7 +10,7 @@ from step_nets import batches, distance, make, tensors, torch_loss, torch_steps
 from torch import nn
 
 import crossfade as cf
-from crossfade.bridge.random_draws import Draw
+from crossfade.bridge.stepping.random_draws import Draw
 from crossfade.errors import CrossfadeError, DifferentError, UsageError
 
 BATCH = batches(1)[0]

@@ -17,8 +17,8 @@ import crossfade.nn as cfnn
 from bridge import zoo_equinox, zoo_torch
 from bridge.zoo import ZOO
 from crossfade.bridge import Mapping, Rule, match
-from crossfade.bridge.both_models import BothModels
 from crossfade.bridge.libraries import open_model
+from crossfade.bridge.matching.both_models import BothModels
 from crossfade.bridge.rules import add, permute
 from crossfade.errors import AmbiguousMapping, MappingError, NoCounterpart, UsageError
 from default_run import few

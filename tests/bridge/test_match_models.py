@@ -16,8 +16,9 @@ from torch import nn
 
 from bridge import zoo_linen
 from bridge.zoo import ZOO
-from crossfade.bridge import match, program_jax, waiting
-from crossfade.bridge.waiting import Waiting
+from crossfade.bridge import match
+from crossfade.bridge.matching import program_jax, waiting
+from crossfade.bridge.matching.waiting import Waiting
 from crossfade.errors import CrossfadeError, MappingError, NoCounterpart, UsageError
 from default_run import few
 from gallery.attention import GPT, LinenGPT

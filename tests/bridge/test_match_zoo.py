@@ -17,7 +17,7 @@ import torch
 from bridge.zoo import CELLS, REFUSED, ZOO
 from crossfade.bridge import Mapping, match
 from crossfade.bridge.libraries import open_model
-from crossfade.bridge.outputs import difference, torch_outputs
+from crossfade.bridge.matching.outputs import difference, torch_outputs
 from crossfade.errors import NoCounterpart
 
 

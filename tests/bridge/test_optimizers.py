@@ -11,7 +11,7 @@ from torch import optim
 from torch.optim import lr_scheduler
 
 from crossfade.bridge.mapping import Mapping
-from crossfade.bridge.optimizers import to_optax, to_torch_optimizer
+from crossfade.bridge.optimizers.exchange import to_optax, to_torch_optimizer
 
 HALF = STEPS // 2
 EXACT = 1e-12

@@ -18,8 +18,8 @@ from torch.optim import lr_scheduler
 
 from crossfade.bridge.libraries import open_model
 from crossfade.bridge.mapping import Entry, Mapping
-from crossfade.bridge.matching import match
-from crossfade.bridge.optimizers import build_optax, read_optax, read_torch, to_optax, to_torch_optimizer
+from crossfade.bridge.matching.match import match
+from crossfade.bridge.optimizers.exchange import build_optax, read_optax, read_torch, to_optax, to_torch_optimizer
 from crossfade.bridge.rules import Rule, permute
 
 TURN = Rule(permute(1, 0))

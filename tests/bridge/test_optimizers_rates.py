@@ -13,7 +13,7 @@ from torch.optim import lr_scheduler
 
 import crossfade as cf
 from crossfade.bridge.mapping import Mapping
-from crossfade.bridge.optimizers import to_optax, to_torch_optimizer, with_learning_rate
+from crossfade.bridge.optimizers.exchange import to_optax, to_torch_optimizer, with_learning_rate
 from crossfade.errors import UsageError
 from default_run import few, few_pairs
 

@@ -9,7 +9,7 @@ from torch import nn, optim
 from torch.optim import lr_scheduler
 
 from crossfade.bridge.mapping import Entry, Mapping
-from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer, write_torch
+from crossfade.bridge.optimizers.exchange import read_torch, to_optax, to_torch_optimizer, write_torch
 from crossfade.bridge.rules import Rule, add, stack
 from crossfade.errors import MappingError, NoCounterpart, TransferError, UsageError
 

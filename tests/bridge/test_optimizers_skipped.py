@@ -10,7 +10,7 @@ from optimizer_nets import INPUTS, TARGETS, difference, numbers
 from torch import nn, optim
 
 from crossfade.bridge.mapping import Entry, Mapping
-from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer, write_optax
+from crossfade.bridge.optimizers.exchange import read_torch, to_optax, to_torch_optimizer, write_optax
 from crossfade.bridge.rules import Rule, split, stack
 from crossfade.errors import MappingError, NoCounterpart
 from default_run import few

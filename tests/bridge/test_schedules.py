@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from crossfade.bridge.schedules import advance, to_schedule
+from crossfade.bridge.optimizers.schedules import advance, to_schedule
 from crossfade.errors import NoCounterpart, UsageError
 
 RATES = (0.1, 3e-4)

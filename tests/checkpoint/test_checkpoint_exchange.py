@@ -14,7 +14,7 @@ from torch import nn
 
 from crossfade import checkpoint
 from crossfade.bridge.mapping import Entry, Mapping
-from crossfade.bridge.optimizers import read_torch, to_optax, to_torch_optimizer
+from crossfade.bridge.optimizers.exchange import read_torch, to_optax, to_torch_optimizer
 from crossfade.bridge.rules import Rule, permute
 from crossfade.errors import CheckpointError, UsageError
 

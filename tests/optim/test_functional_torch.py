@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from crossfade.bridge.optimizers_torch import read_torch, write_torch
+from crossfade.bridge.optimizers.state_torch import read_torch, write_torch
 from crossfade.errors import NoCounterpart
 from crossfade.optim import functional_torch
 from crossfade.optim.state import OptimizerState

@@ -10,7 +10,7 @@ import torch
 
 from crossfade.algos.offline.config import AGENTS
 from crossfade.algos.offline.parameters import optimizer_records
-from crossfade.bridge.optimizers import read_torch
+from crossfade.bridge.optimizers.exchange import read_torch
 from crossfade.optim.state import OptimizerState
 from crossfade.parity import Twin
 from crossfade.parity.arrays import jax_tree, leaves, precision, torch_tree

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Array, Float
 from torch import nn
 
-from ..bridge.accelerating import accelerate
 from ..bridge.mapping import Mapping
-from ..bridge.step import Step
+from ..bridge.stepping.accelerating import accelerate
+from ..bridge.stepping.step import Step
 
 LEARNING_RATE = 1e-3
 EPOCH = 32  # minibatches in one compiled loop

@@ -17,12 +17,12 @@ import optax
 import torch
 from torch import nn
 
-from ..bridge.accelerating import accelerate
 from ..bridge.libraries import open_model
 from ..bridge.mapping import Mapping
-from ..bridge.matching import match
-from ..bridge.optimizers import to_optax
-from ..bridge.step import Step
+from ..bridge.matching.match import match
+from ..bridge.optimizers.exchange import to_optax
+from ..bridge.stepping.accelerating import accelerate
+from ..bridge.stepping.step import Step
 from ..bridge.transfer import to_torch
 from ..errors import UsageError
 from .bridge_contenders import Unavailable

@@ -15,7 +15,7 @@ from .rules import Rule
 from .transfer import numpy_to_jax, numpy_to_tensor, tensor_to_numpy
 
 if TYPE_CHECKING:
-    from .proof import Verification
+    from .matching.proof import Verification
 
 SCHEMA = 1
 
@@ -236,7 +236,7 @@ class Mapping:
 
         What `match` was given is remembered; a mapping that was loaded needs the module and the example.
         """
-        from .proof import verify
+        from .matching.proof import verify
 
         if torch_module is not None:
             return verify(self, torch_module, example, jax_example, jax_apply, torch_apply, training)

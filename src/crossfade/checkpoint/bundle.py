@@ -52,14 +52,14 @@ class Bundle:
         weights = {**self.params, **self.buffers}
         check_fits(weights, module, None)
         if optimizer is not None:
-            from ..bridge.optimizers import write_torch
+            from ..bridge.optimizers.exchange import write_torch
 
             write_torch(self._optimizer_state(), optimizer, module)
         module.load_state_dict(weights)
 
     def optax(self, mapping: Any, **options: Any) -> Any:
         """The optimiser in optax: `bridge.optimizers.build_optax` with its options (`schedule`, `clip_norm`)."""
-        from ..bridge.optimizers import build_optax
+        from ..bridge.optimizers.exchange import build_optax
 
         return build_optax(self._optimizer_state(), mapping, **options)
 

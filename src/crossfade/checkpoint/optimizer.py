@@ -27,7 +27,7 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
                 f"expected params to be the torch module whose parameters {type(optimizer).__name__} updates, because "
                 f"a torch optimiser does not know their names; got {type(params).__name__}."
             )
-        from ..bridge.optimizers import read_torch
+        from ..bridge.optimizers.exchange import read_torch
 
         return read_torch(optimizer, params)  # pyright: ignore[reportArgumentType]
     if mapping is None or not (_is_neutral(like) or _is_torch_optimizer(like)):
@@ -37,7 +37,7 @@ def read(optimizer: Any, params: Any, mapping: Any, like: Any) -> Any:
             f"{type(optimizer).__qualname__}, mapping of {type(mapping).__qualname__} and optimizer_like of "
             f"{type(like).__qualname__}."
         )
-    from ..bridge.optimizers import OptaxOptimizer, parameters_by_name, read_optax, read_torch
+    from ..bridge.optimizers.exchange import OptaxOptimizer, parameters_by_name, read_optax, read_torch
 
     if isinstance(optimizer, OptaxOptimizer):
         raise UsageError(

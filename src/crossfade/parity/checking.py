@@ -81,7 +81,7 @@ def find_mapping(twin: Twin, wanted: list[str]) -> Mapping:
         return Mapping((), {}, None)
     if twin.mapping is not None:
         return twin.mapping
-    from ..bridge.matching import match
+    from ..bridge.matching.match import match
 
     if twin.inputs is None:
         raise UsageError(

@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 
 from ..bridge.libraries import JaxModel, open_model
 from ..bridge.mapping import Mapping
-from ..bridge.optimizers import read_optax, read_torch, to_optax
+from ..bridge.optimizers.exchange import read_optax, read_torch, to_optax
 from ..errors import NoCounterpart, UsageError
 from .arrays import jax_array, jax_tree, leaves
 from .side_torch import Quantities, TorchSide, make_optimizer, moments, split_info

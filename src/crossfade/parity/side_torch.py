@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..bridge.mapping import Mapping
-from ..bridge.optimizers import OptimizerState, read_torch
+from ..bridge.optimizers.exchange import OptimizerState, read_torch
 from ..bridge.transfer import numpy_to_tensor
 from ..errors import NoCounterpart, UsageError
 from .arrays import DTYPES, leaves, torch_tree

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import PyTree
 
 from ..bridge.libraries import leaf_names, named_leaves
-from ..bridge.transforms import map_slots, read_slots
+from ..bridge.optimizers.transforms import map_slots, read_slots
 from ..errors import CheckpointError
 from ..optim.state import OptimizerState, slots
 

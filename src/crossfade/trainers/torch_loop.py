@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bridge.optimizers_torch import advance, read_torch, write_torch
+from ..bridge.optimizers.state_torch import advance, read_torch, write_torch
 from ..bridge.transfer_torch import tensor_to_numpy
 from ..optim.state import OptimizerState
 from .system import Effort, Evaluation, Info, Scheduled, Snapshot, TorchSystem, as_saved

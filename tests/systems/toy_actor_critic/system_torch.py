@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from crossfade.bridge.optimizers_torch import advance
+from crossfade.bridge.optimizers.state_torch import advance
 from crossfade.optim import eager_torch, functional_torch
 from crossfade.optim.ema_torch import ema
 from crossfade.trainers.system import Objective, PureState, Scheduled

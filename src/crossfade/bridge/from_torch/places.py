@@ -11,7 +11,9 @@ import torch
 
 _OWN = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
-_BRIDGE = tuple(str(Path(__file__).parent.parent / f"{name}.py") for name in ("live_loss", "random_draws", "stand_ins"))
+_BRIDGE = tuple(
+    str(Path(__file__).parent.parent / "stepping" / f"{name}.py") for name in ("live_loss", "random_draws", "stand_ins")
+)
 _SKIPPED = (_OWN, *_BRIDGE, _TORCH, str(Path(jaxtyping.__file__).parent), contextlib.__file__, "<")
 
 

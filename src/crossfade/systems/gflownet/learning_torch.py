@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...algos.gflownet import learner_torch, pure_update_torch
 from ...algos.gflownet.config import GFlowNetConfig
 from ...algos.gflownet.optimizer import optimizer_record
-from ...bridge.optimizers_torch import advance
+from ...bridge.optimizers.state_torch import advance
 from ...errors import NoCounterpart
 from ...optim.state import OptimizerState
 from ...trainers.system import Info, Objective, PureState, Scheduled

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from .... import checkpoint
-from ....bridge.optimizers_torch import OptimizerState
+from ....bridge.optimizers.state_torch import OptimizerState
 from ....checkpoint.formats import load_torch, recognise
 from ....checkpoint.sides import to_numpy
 from ....errors import CheckpointError, NoCounterpart, UsageError

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ....bridge.optimizers_torch import HYPERPARAMETERS, OptimizerState
+from ....bridge.optimizers.state_torch import HYPERPARAMETERS, OptimizerState
 from ....checkpoint.sides import to_numpy
 from .networks_torch import KINDS, Arrays, stack
 

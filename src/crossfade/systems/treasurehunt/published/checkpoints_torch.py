@@ -18,7 +18,7 @@ import torch
 from .... import checkpoint
 from ....algos.iqn.architecture import NOISY, Architecture
 from ....algos.iqn.optimizer import model_names
-from ....bridge.optimizers_torch import write_torch
+from ....bridge.optimizers.state_torch import write_torch
 from ....checkpoint.formats import load_torch
 from ....checkpoint.optimizer_check import check_groups, check_moments
 from ....checkpoint.sides import to_numpy

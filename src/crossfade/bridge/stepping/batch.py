@@ -1,0 +1,161 @@
+"""How a batch enters a compiled step: copied into memory of our own, which the program reads in place.
+
+That is the safe way and the quick one: a NumPy argument, a device array or DLPack cost several times as much per array.
+"""
+
+from collections import deque
+from itertools import repeat
+from operator import attrgetter, setitem
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from jax.tree_util import default_registry
+from jaxtyping import PyTree
+
+from ...errors import TransferError, UsageError
+from ..transfer import narrowed, tensor_to_numpy
+from .memory import memory, window
+
+FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python frames
+STAGES = 8  # batch shapes for which memory is kept
+
+_FORM = attrgetter("shape", "dtype")
+
+
+class Intake:
+    """Takes batches like the first: structure and dtypes must stay, shapes may change.
+
+    With JAX's 64-bit types off, 64-bit integers are held in 32 bits, checked each time; 64-bit floats are refused.
+    """
+
+    def __init__(self, first: PyTree):
+        leaves, self.structure = FLATTEN(first)
+        paths = jax.tree_util.tree_flatten_with_path(first)[0]
+        self._names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+        views = list(map(_view, leaves))
+        self._dtypes = [view.dtype for view in views]
+        self._narrow = [_narrow(name, view) for name, view in zip(self._names, views, strict=True)]
+        self._stages: dict[tuple, tuple] = {}
+        self._stage(views)
+
+    def __call__(self, batch: PyTree) -> list[Any]:
+        """The arrays of a batch as arguments of the next program."""
+        leaves, structure = FLATTEN(batch)
+        if structure != self.structure:
+            raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
+        try:
+            as_they_are = self._plain and list(map(_FORM, leaves)) == self._form
+        except AttributeError:  # a Python number has no shape
+            as_they_are = False
+        if not as_they_are:
+            leaves = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
+            if list(map(_FORM, leaves)) != self._form:
+                self._stage(leaves)
+            if not self._plain:
+                return self._one_by_one(leaves)
+        deque(map(setitem, self._targets, repeat(...), leaves), maxlen=0)
+        return self._arguments
+
+    def copies(self, batch: PyTree) -> PyTree:
+        """A batch as private NumPy copies; JAX arrays, which nobody can overwrite, stay as they are."""
+        views = map(_view, FLATTEN(batch)[0])
+        narrowed_ones = [narrowed(v, name) if name else v for v, name in zip(views, self._narrow, strict=True)]
+        return self.structure.unflatten([v if isinstance(v, jax.Array) else np.array(v) for v in narrowed_ones])
+
+    def _stage(self, views: list[Any]) -> None:
+        """Prepares for batches of the shapes of this one: memory of our own, and what programs see of it."""
+        for name, view, dtype in zip(self._names, views, self._dtypes, strict=True):
+            if view.dtype != dtype:
+                raise UsageError(f"{name}: expected {dtype}, as in the first batch, got {view.dtype}. Cast it.")
+        shapes = tuple(view.shape for view in views)
+        if shapes not in self._stages:
+            if len(self._stages) >= STAGES:
+                self._stages.clear()
+            given = [isinstance(view, jax.Array) for view in views]
+            targets = [
+                None if jaxs else memory(v.shape, _jax_dtype(v.dtype)) for v, jaxs in zip(views, given, strict=True)
+            ]
+            arguments = [None if target is None else window(target) for target in targets]
+            plain = not any(given) and not any(self._narrow)
+            self._stages[shapes] = shapes, list(map(_FORM, views)), targets, arguments, plain
+        self.shapes, self._form, self._targets, self._arguments, self._plain = self._stages[shapes]
+
+    def _one_by_one(self, views: list[Any]) -> list[Any]:
+        arguments = []
+        for view, name, target, argument in zip(views, self._narrow, self._targets, self._arguments, strict=True):
+            if target is None:  # JAX's own, which nobody can overwrite
+                arguments.append(view)
+            else:
+                target[...] = narrowed(view, name) if name else view
+                arguments.append(argument)
+        return arguments
+
+
+class Numbers:
+    """Learning rates and counts of updates by group, as the compiled function takes them."""
+
+    def __init__(self, groups: int, dtype: np.dtype):
+        array = memory((2 * groups,), dtype)
+        self.argument = window(array)
+        self._view = memoryview(array)  # type: ignore[arg-type]
+        self._groups = range(groups)
+
+    def __call__(self, groups: list[dict[str, Any]], counts: list[int]) -> Any:
+        for i in self._groups:
+            self._view[2 * i] = groups[i]["lr"]  # a tensor too gives its value
+            self._view[2 * i + 1] = counts[i]
+        return self.argument
+
+
+def x64() -> bool:
+    """Whether JAX keeps 64-bit types here and now."""
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def stack(batches: list[PyTree]) -> PyTree:
+    """Several batches of equal shapes as one, along a new leading axis."""
+    flat = [FLATTEN(batch) for batch in batches]
+    shapes = [(structure, [np.shape(leaf) for leaf in leaves]) for leaves, structure in flat]
+    if odd := [i for i, shape in enumerate(shapes) if shape != shapes[0]]:
+        raise UsageError(
+            f"expected batches of one structure and shape; number {odd[0]} has {shapes[odd[0]]} and number 0 has "
+            f"{shapes[0]}. Leave a short last batch to a call of step(batch)."
+        )
+    if not batches:
+        raise UsageError("expected at least one batch, got an empty list.")
+    columns = zip(*(leaves for leaves, _ in flat), strict=True)
+    return shapes[0][0].unflatten([np.stack([np.asarray(_view(leaf)) for leaf in column]) for column in columns])
+
+
+def _view(leaf: Any) -> Any:
+    """A NumPy or JAX array; nothing is copied if it can be helped."""
+    if type(leaf) is np.ndarray or isinstance(leaf, jax.Array):
+        return leaf
+    if isinstance(leaf, torch.Tensor):
+        try:
+            return leaf.numpy(force=True)
+        except TypeError:  # a type NumPy has not
+            return tensor_to_numpy(leaf, "batch")
+    if isinstance(leaf, bool | int | float | complex):
+        return np.asarray(leaf, jax.dtypes.canonicalize_dtype(type(leaf)))
+    if isinstance(leaf, np.ndarray | np.generic):
+        return np.asarray(leaf)
+    raise TransferError(f"expected tensors, arrays and numbers in a batch, got {type(leaf).__name__}.")
+
+
+def _jax_dtype(dtype: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(dtype) if dtype.kind in "iu" else dtype
+
+
+def _narrow(name: str, view: Any) -> str | None:
+    """The name of an array of integers that must be narrowed, to report one that does not fit; None for the others."""
+    if isinstance(view, jax.Array) or jax.dtypes.canonicalize_dtype(view.dtype) == view.dtype:
+        return None
+    if view.dtype.kind not in "iu":
+        raise TransferError(
+            f"{name}: expected at most 32-bit floats because JAX's 64-bit types are off, got {view.dtype}. "
+            f"Cast it, or run inside `with jax.enable_x64(True):`."
+        )
+    return name

@@ -1,0 +1,142 @@
+"""torch's memory as `bridge.Step` uses it: read in place by every program, and written when it has ended.
+
+torch's own memory is the truth. Whoever holds a parameter, a view of it or its shared memory sees every step, and
+whatever anybody writes there enters the next one.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
+from operator import setitem
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch import nn
+
+from ..transfer import kept, narrowed, tensor_to_numpy
+from .program import Group
+
+
+def memory(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros where XLA can read them in place: torch's allocator aligns as XLA asks."""
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape))
+    room = torch.zeros(count * dtype.itemsize + (1 << 18), dtype=torch.uint8)
+    return room[: count * dtype.itemsize].numpy().view(dtype).reshape(shape)
+
+
+def window(array: np.ndarray) -> Any:
+    """What to hand to compiled functions in place of an array: they see what it holds when they run.
+
+    On a CPU this is a JAX array over the same memory: a NumPy argument is wrapped anew by every call, which takes ten
+    times as long. Whoever writes into the memory must wait for the programs that read it. Where JAX has made a copy,
+    the array itself must do.
+    """
+    wrapped = jax.device_put(array)
+    in_place = array.size and wrapped.unsafe_buffer_pointer() == array.ctypes.data
+    return wrapped if in_place else array
+
+
+class TrainedMemory:
+    """Parameters as torch holds them, and one flat array per group as the program takes them.
+
+    A parameter whose memory nobody else can see is moved into the flat array, once, and is read and written there.
+    Others (a view of it is held, another process shares it) stay where they are and are copied.
+    """
+
+    def __init__(
+        self, groups: tuple[Group, ...], named: dict[str, torch.Tensor], before: "TrainedMemory | None" = None
+    ):
+        self.tensors = [named[name] for group in groups for name in group.shapes]
+        self._kinds = list(map(_kind, self.tensors))
+        dtype = tensor_to_numpy(self.tensors[0]).dtype
+        self._flats = [memory((group.size,), dtype) for group in groups]
+        cut = [group.cut(flat) for group, flat in zip(groups, self._flats, strict=True)]
+        self._places = [place for leaves in cut for place in leaves.values()]
+        for tensor, place in zip(self.tensors, self._places, strict=True):
+            if _is_private(tensor, before):
+                place[...] = tensor.detach().numpy()
+                tensor.data = torch.from_numpy(place)
+        self._windows = list(map(window, self._flats))
+        self._find()
+
+    def _find(self) -> None:
+        """Looks up which parameters are outside the flat arrays."""
+        self._pointers = list(map(torch.Tensor.data_ptr, self.tensors))
+        outside = [i for i, place in enumerate(self._places) if place.ctypes.data != self._pointers[i]]
+        self._outside = [self.tensors[i].detach().numpy() for i in outside]
+        self.copies = [self._places[i] for i in outside]  # of what is outside
+        self.targets = [*self._flats, *self._outside]  # takes new flat arrays, and then `copies`
+
+    def stands(self) -> bool:
+        """Whether these are still the same kind of parameters, wherever they are now."""
+        if list(map(torch.Tensor.data_ptr, self.tensors)) != self._pointers:
+            if list(map(_kind, self.tensors)) != self._kinds:
+                return False
+            self._find()
+        return True
+
+    def read(self) -> list[Any]:
+        """The flat arrays as arguments, holding what torch holds now."""
+        if self._outside:
+            deque(map(setitem, self.copies, repeat(...), self._outside), maxlen=0)
+        return self._windows
+
+
+class FixedMemory:
+    """Arrays the program reads but does not train: frozen and unused parameters, parameters of others, and buffers."""
+
+    def __init__(self, module: nn.Module, named: dict[str, torch.Tensor]):
+        homes = {
+            f"{prefix}.{key}" if prefix else key: (home, key)
+            for prefix, part in module.named_modules()
+            for home in (part._parameters, part._buffers)
+            for key in home
+        }
+        self._homes = {name: homes.get(name, ({name: tensor}, name)) for name, tensor in named.items()}
+        self._seen: dict[str, tuple[Any, int]] = {}
+        self._views: dict[str, np.ndarray] = {}
+        self._windows: dict[str, Any] = {}
+
+    def read(self) -> dict[str, Any]:
+        """Every array by name as an argument, holding what torch holds now."""
+        for name, (home, key) in self._homes.items():
+            tensor: Any = home[key]  # a module may replace a buffer by a new tensor
+            known, pointer = self._seen.get(name, (None, 0))
+            if tensor is not known or tensor.data_ptr() != pointer:
+                view = tensor_to_numpy(tensor, name, copy=False)
+                integers = view.dtype.kind in "iu"  # may be narrower in JAX, which is checked every time
+                self._windows[name] = view if integers else window(kept(view, name))
+                self._views[name], self._seen[name] = view, (tensor, tensor.data_ptr())
+            if self._views[name].dtype.kind in "iu":
+                self._windows[name] = narrowed(self._views[name], name)
+        return self._windows
+
+    def targets(self, names: Iterable[str]) -> list[np.ndarray]:
+        """Where new values of some buffers go."""
+        return [self._views[name] for name in names]
+
+
+def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.shape, tensor.device, tensor.layout
+
+
+def _is_private(tensor: torch.Tensor, before: TrainedMemory | None) -> bool:
+    """Whether nobody but this tensor can see its memory: no view, no NumPy array, no other process."""
+    ours = before is not None and any(tensor is known for known in before.tensors)
+    return (
+        hasattr(torch._C, "_storage_Use_Count")
+        and _holders(tensor) == _holders(torch.empty(1))  # as many as a tensor that was just made
+        and (tensor.untyped_storage().resizable() or ours)  # memory that torch did not allocate belongs to somebody
+        and not tensor.is_shared()
+        and tensor.is_contiguous()
+    )
+
+
+def _holders(tensor: torch.Tensor) -> tuple[int, int]:
+    """How many tensors, and how many names in Python, hold the memory of this one."""
+    storage = tensor.untyped_storage()
+    return torch._C._storage_Use_Count(storage._cdata), sys.getrefcount(storage)

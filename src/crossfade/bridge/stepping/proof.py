@@ -1,0 +1,199 @@
+"""The first call of `bridge.Step` proves itself: one step by torch on a copy against one step by the compiled program.
+
+Both run in float64, where two correct ports agree to rounding, and then in the module's own float32, held to its own
+measured noise. The rule and its words are those of `crossfade.parity`.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from jaxtyping import PyTree
+from torch import nn
+
+from ...errors import DifferentError
+from ...verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
+from ..transfer import tensor_to_numpy, to_torch
+from .batch import x64
+from .layout import everything
+from .moments import read_optimizer
+from .program import Program
+
+RELATIVE = {"loss": 1e-12, "gradient": 1e-10, "parameters": 1e-9, "moments": 1e-9, "buffers": 1e-9}
+
+Quantities = dict[str, dict[str, np.ndarray]]
+
+
+class Row(NamedTuple):
+    """One line of the proof: a quantity in one precision, and its worst place."""
+
+    dtype: str
+    quantity: str
+    verdict: Verdict
+    worst: str  # leaf
+    size: float  # relative to the leaf's scale
+    allowed: float
+
+
+def prove(
+    program: Program,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    torch_loss: Callable[[nn.Module, Any], Any],
+    batch: PyTree,
+) -> tuple[Row, ...]:
+    """The rows of the proof; raises DifferentError at the first quantity that is DIFFERENT.
+
+    `batch` holds NumPy or JAX arrays. Neither the module, nor the optimiser, nor torch's generator is touched.
+    """
+    wide = _Run(program, module, optimizer, torch_loss, batch, np.float64)
+    rows = [_judge("float64", q, wide.torch, wide.jax, _allowed64(q, wide.torch, wide.jax)) for q in wide.torch]
+    wide.guard()
+    if next(iter(module.parameters())).dtype == torch.float32:
+        own = _Run(program, module, optimizer, torch_loss, batch, np.float32)
+        for quantity in own.torch:
+            noise = allow_float32(own.torch[quantity], own.jax[quantity], wide.torch[quantity], wide.jax[quantity])
+            rows.append(_judge("float32", quantity, own.torch, own.jax, noise))
+    return tuple(rows)
+
+
+class _Run:
+    """One step on each side in one precision, as quantities of named NumPy arrays."""
+
+    def __init__(self, program, module, optimizer, torch_loss, batch, dtype):
+        self.program = program
+        self.batch = jax.tree.map(lambda leaf: _cast(leaf, dtype), batch)
+        module, optimizer = _copies(module, optimizer, torch.float64 if dtype is np.float64 else torch.float32)
+        self.weights = _arrays(module)
+        self.optimizer = read_optimizer(optimizer, module)
+        with torch.random.fork_rng(devices=[]):
+            self.torch = self._torch_step(module, optimizer, torch_loss)
+        with jax.enable_x64(dtype is np.float64 or x64()):
+            self._update = jax.jit(program.update)
+            self.jax = self._jax_step(self.weights)
+
+    def guard(self) -> None:
+        """A proof that cannot fail proves nothing: with one weight moved, the same comparison must see it."""
+        leaf = max(self.jax["gradient"], key=lambda n: np.abs(self.jax["gradient"][n]).max(initial=0.0))
+        place = np.unravel_index(np.abs(self.jax["gradient"][leaf]).argmax(), self.weights[leaf].shape)
+        moved = self.weights[leaf].copy()
+        moved[place] += 1e-3 * (np.abs(moved).max() or 1.0)
+        with jax.enable_x64(True):
+            disturbed = self._jax_step(self.weights | {leaf: moved})
+        for quantity in ("loss", "gradient"):
+            allowed = _allowed64(quantity, self.torch, disturbed)
+            if compare(self.torch[quantity], disturbed[quantity], allowed).verdict is Verdict.DIFFERENT:
+                return
+        raise DifferentError(
+            f"the proof is hollow: moving {leaf}{list(map(int, place))} by a thousandth of the leaf's scale changes "
+            f"neither the loss nor a gradient on this batch. Give a first batch the loss depends on, or verify=False."
+        )
+
+    def _torch_step(self, module, optimizer, torch_loss) -> Quantities:
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        owned = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        returned = torch_loss(module, jax.tree.map(_tensor, self.batch))
+        loss = returned[0] if isinstance(returned, tuple) else returned
+        # What the optimiser does not own gets no update, whatever its gradient: the critic in the loss of an actor.
+        zeros = not self.program.set_to_none
+        grads = torch.autograd.grad(loss, owned, allow_unused=True, materialize_grads=zeros)
+        for parameter, grad in zip(owned, grads, strict=True):
+            parameter.grad = grad
+        grads = {names[p]: tensor_to_numpy(p.grad) for p in owned if p.grad is not None}
+        if self.program.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
+        optimizer.step()
+        trained = self.program.trained
+        return {
+            "loss": {"loss": tensor_to_numpy(loss)},
+            "gradient": {n: g for n, g in grads.items() if n in trained or np.any(g)},
+            **self._after(self._moved(_arrays(module)), read_optimizer(optimizer, module).moments),
+        }
+
+    def _moved(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Notes which mapped arrays torch's loss moves on, such as running statistics: JAX's must do so too."""
+        mapped = {n for entry in self.program.mapping.entries for n in entry.torch} - set(self.program.trained)
+        same = lambda n: np.array_equal(weights[n], self.weights[n], equal_nan=weights[n].dtype.kind == "f")
+        self.buffers = sorted(self.program.buffers | {n for n in mapped if not same(n)})
+        return weights
+
+    def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
+        program = self.program
+        dtype = weights[next(iter(program.groups[0].shapes))].dtype
+        state = program.state(weights, self.optimizer)
+        trained = set(program.trained)
+        fixed = {n: weights[n] for e in program.mapping.entries for n in e.torch if n not in trained}
+        counts = program.steps(self.optimizer)
+        numbers = np.array([[g.hyper["lr"], n] for g, n in zip(program.groups, counts, strict=True)], dtype).ravel()
+        state, after, loss, _, grads = self._update(state, fixed, numbers, self.batch)
+        # Cut in NumPy: in JAX each slice would be a program of its own.
+        state, after, loss, grads = jax.tree.map(np.asarray, (state, after, loss, grads))
+        return {
+            "loss": {"loss": loss},
+            "gradient": grads,
+            **self._after(
+                program.cut(state) | after, program.moments_to_torch([m for _, m in state], [n + 1 for n in counts])
+            ),
+        }
+
+    def _after(self, weights: dict[str, np.ndarray], moments: dict[str, dict[str, np.ndarray]]) -> Quantities:
+        named = self.program.trained
+        uncounted = ("step",) if self.program.kind == "SGD" else ()
+        return {
+            "parameters": {n: weights[n] for n in named},
+            "moments": {
+                f"{n}.{s}": a.astype(np.float64) if s == "step" else a  # torch counts in its default dtype
+                for n in named
+                for s, a in moments[n].items()
+                if s not in uncounted
+            },
+            "buffers": {n: weights[n] for n in self.buffers},
+        }
+
+
+def _allowed64(quantity: str, torch: Quantities, jax: Quantities) -> dict[str, float]:
+    a, b = torch[quantity], jax[quantity]
+    cancelling = (1e-11 if quantity == "parameters" else 32 * EPS64) * largest(a, b)
+    return allow_float64(a, b, RELATIVE[quantity], cancelling)
+
+
+def _judge(dtype: str, quantity: str, torch: Quantities, jax: Quantities, allowed: dict[str, float]) -> Row:
+    result: Comparison = compare(torch[quantity], jax[quantity], allowed, dtypes=dtype == "float64")
+    worst = result.worst
+    if result.verdict is Verdict.DIFFERENT:
+        place = f"{worst.leaf}{list(worst.index) if worst.index else ''}"
+        raise DifferentError(
+            f"the first step is DIFFERENT at {quantity} in {dtype} ({worst.kind}): {place}: torch {worst.torch}, "
+            f"JAX {worst.jax}, {worst.size:.1e} of the leaf's scale where {worst.allowed:.1e} is rounding. Nothing was "
+            f"changed. Compare torch_loss and jax_loss with crossfade.parity.check."
+        )
+    return Row(dtype, quantity, result.verdict, worst.leaf, worst.size, worst.allowed)
+
+
+def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
+    """Private copies of both, still tied to each other, in one precision."""
+    module, optimizer = copy.deepcopy((module, optimizer))
+    module.to(dtype)
+    for group in optimizer.param_groups:
+        group["lr"] = float(group["lr"])
+    for kept in optimizer.state.values():
+        kept.update({s: v.to(dtype) for s, v in kept.items() if s != "step" and isinstance(v, torch.Tensor)})
+    return module, optimizer
+
+
+def _arrays(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: tensor_to_numpy(tensor) for name, tensor in everything(module).items()}
+
+
+def _cast(leaf: Any, dtype: Any) -> Any:
+    return np.asarray(leaf, dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _tensor(leaf: Any) -> torch.Tensor:
+    """A batch as torch users hold it: with 64-bit integers, which indexing and losses ask for."""
+    tensor = to_torch(leaf)
+    return tensor.long() if tensor.dtype == torch.int32 else tensor

@@ -1,0 +1,383 @@
+"""What a loss reads beside its arguments. A compiled program keeps the values it was traced with, so a change must not
+pass unnoticed.
+
+The bytecode tells: chains of names such as `beta`, `config.beta`, `config["beta"]` and `self.config.beta` that start at
+a global, a captured variable, a default or a bound `self`, in the loss and in the functions it calls, libraries left
+out. What is passed on whole (`helper(config)`) is compared by its attributes that carry a name the code mentions.
+
+Of a torch loss that is imported, tensors and modules are read anew at every step; they only have to stay the same
+objects. What else its modules hold, such as the slope of an activation, is compiled in and watched.
+"""
+
+import dis
+import functools
+import inspect
+import operator
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch import nn
+
+from ...errors import UsageError
+from ..transfer import tensor_to_numpy
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
+ARRAYS = (np.ndarray, jax.Array, torch.Tensor)
+GONE = object()  # a name that leads nowhere any more
+
+Link = tuple[Callable[[Any, Any], Any], Any]  # getattr or getitem, and the name or the key
+
+
+@dataclass
+class Place:
+    """One chain of names and what was found at its end."""
+
+    name: str
+    root: functools.partial
+    links: tuple[Link, ...]
+    value: Any = GONE
+    immutable: bool = False  # the same object is the same value
+    frozen: Any = None  # the value as something that compares by content
+    shown: str = ""
+
+    def look(self) -> Any:
+        """What the chain leads to now."""
+        try:
+            value = self.root()
+            for get, key in self.links:
+                value = get(value, key)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            return GONE
+        return value
+
+
+class Reads:
+    """The places a loss reads, and whether they still hold what they held when its program was traced.
+
+    live: the loss is a torch loss whose tensors are read anew at every step. `modules` are those it reads, by name.
+    """
+
+    def __init__(self, loss: Callable[..., Any], live: bool = False):
+        walk = _Walk(loss, live)
+        self._names, self._live = walk.names, live
+        self._places = walk.places
+        self.modules, self._package = walk.modules, walk.package
+        self._settings: list[_Settings] = []
+        self.remember()
+
+    def watch(self, module: nn.Module) -> None:
+        """Watches numbers and words that a module's parts from libraries hold; of others the code is read."""
+        parts = {f"{name}.": part for name, part in module.named_modules()}
+        library = {name: part for name, part in parts.items() if _is_library(type(part).__module__, self._package)}
+        self._settings.append(_Settings(library))
+
+    def remember(self) -> None:
+        """Takes what the places hold now for what the program was traced with."""
+        for place in self._places:
+            place.value = place.look()
+            same = (*PLAIN, FunctionType, jax.Array, *((torch.Tensor, nn.Module) if self._live else ()))
+            place.immutable = isinstance(place.value, same)
+            place.frozen, place.shown = self._freeze(place.value), _show(place.value)
+        for settings in self._settings:
+            settings.remember()
+
+    def _freeze(self, value: Any) -> Any:
+        return _freeze(value, self._names, self._live)
+
+    def check(self) -> None:
+        """Refuses to go on when a place holds something else."""
+        for place in self._places:
+            value = place.look()
+            if value is place.value and place.immutable:
+                continue
+            if self._freeze(value) != place.frozen:
+                self._refuse(place.name, place.shown, _show(value))
+            place.value = value
+        for settings in self._settings:
+            if settings.now() != settings.then:
+                self._refuse(*settings.change())
+
+    def _refuse(self, name: str, then: str, now: str) -> None:
+        jax.clear_caches()  # functions JAX has traced inside the loss hold the old value too
+        raise UsageError(
+            f"{'the loss' if self._live else 'jax_loss'} reads {name}, which was {then} when the program was compiled "
+            f"and is {now} now; the program would go on with the old value. Pass what changes in the batch, or close "
+            f"this step and open a new one. Nothing was changed."
+        )
+
+
+class _Settings:
+    """Numbers and words that modules hold beside their tensors: the slope of an activation, the stride of a layer."""
+
+    def __init__(self, parts: dict[str, nn.Module]):
+        own = lambda part: [n for n, v in vars(part).items() if n != "training" and n[0] != "_" and _is_plain(v)]
+        self._parts = [(prefix, vars(part), own(part)) for prefix, part in parts.items()]
+        self._lookups = [(operator.itemgetter(*names), held) for _, held, names in self._parts if names]
+        self.remember()
+
+    def remember(self) -> None:
+        self.then = self.now()
+        self._values = [[held[name] for name in names] for _, held, names in self._parts]
+
+    def now(self) -> Any:
+        """All of them, to be compared with `then`."""
+        try:
+            return [get(held) for get, held in self._lookups]
+        except KeyError:
+            return GONE
+
+    def change(self) -> tuple[str, str, str]:
+        """Name, old and new value of the first that has changed."""
+        for (prefix, held, names), values in zip(self._parts, self._values, strict=True):
+            for name, then in zip(names, values, strict=True):
+                if (now := held.get(name, GONE)) is not then and now != then:
+                    return f"{prefix}{name}".lstrip("."), _show(then), _show(now)
+        raise AssertionError("no setting has changed")
+
+
+class _Walk:
+    """Follows a function, and those it calls, to the places they read."""
+
+    def __init__(self, loss: Callable[..., Any], live: bool = False):
+        self.places: list[Place] = []
+        self.modules: dict[str, nn.Module] = {}
+        self._live = live
+        self.names: set[str] = set()
+        self.package = _package(loss)
+        self._seen: set[tuple[int, int]] = set()
+        self._known: set[tuple] = set()
+        self._descend(loss, first=True)
+
+    def _descend(self, function: Any, first: bool = False) -> None:
+        """Reads what a callable reads, whatever kind it is."""
+        bound: dict[str, Any] = {}
+        given: tuple[Any, ...] = ()
+        while True:
+            if isinstance(function, functools.partial):
+                given, bound = (*function.args, *given), {**function.keywords, **bound}
+                function = function.func
+            elif isinstance(function, MethodType):
+                given, function = (function.__self__, *given), function.__func__
+            elif isinstance(function, FunctionType):
+                break
+            elif hasattr(function, "__wrapped__"):  # jax.jit and its kin
+                function = function.__wrapped__
+            elif callable(function) and isinstance(type(function).__call__, FunctionType):  # an object of a class
+                given, function = (function, *given), type(function).__call__
+            else:
+                return
+        key = id(function.__code__), id(given[0]) if given else 0
+        if key in self._seen or not (first or self._is_ours(function)):
+            return
+        self._seen.add(key)
+        code = function.__code__
+        names, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+        local = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True)) | (function.__kwdefaults__ or {})
+        self._read(function, {**local, **dict(zip(names, given, strict=False)), **bound})
+        if wrapped := getattr(function, "__wrapped__", None):
+            self._descend(functools.partial(wrapped, *given, **bound))
+
+    def _read(self, function: FunctionType, local: dict[str, Any]) -> None:
+        """Reads one function, some of whose arguments are known."""
+        space = function.__globals__
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        for code, outer in _codes(function.__code__):
+            self.names.update(code.co_names)
+            for kind, name, links in _chains(code):
+                if kind == "global" and name in space:
+                    static = space.get("__name__") != "__main__"
+                    self._note(name, functools.partial(_item, space, name), links, static)
+                elif kind == "free" and name in cells:
+                    self._note(name, functools.partial(getattr, cells[name], "cell_contents"), links)
+                elif name in local and (kind == "free" or (kind == "local" and outer)):
+                    self._note(name, functools.partial(_item, local, name), links)
+
+    def _note(self, name: str, root: functools.partial, links: tuple[Link, ...], static: bool = False) -> None:
+        """Follows a chain as far as it leads to data; functions at its end are read in turn.
+
+        static: the chain starts in an imported module, whose functions nobody replaces.
+        """
+        try:
+            value = root()
+        except (LookupError, ValueError):  # not defined yet
+            return
+        holder: Any = None
+        for i, (get, key) in enumerate(links):
+            if isinstance(value, ModuleType) and _is_library(value.__name__, self.package):
+                return
+            static = static and isinstance(value, ModuleType)
+            declared = inspect.getattr_static(type(value), key, None) if get is getattr else None
+            if isinstance(declared, property) and declared.fget is not None:
+                self._descend(functools.partial(declared.fget, value))
+                return
+            try:
+                found = GONE if isinstance(value, (*PLAIN, *ARRAYS)) else get(value, key)
+            except (AttributeError, LookupError, TypeError):
+                found = GONE
+            if found is GONE or isinstance(found, BuiltinFunctionType):  # a method of data: `config.get`
+                links = links[:i]
+                break
+            holder, value = value, found
+            name += f".{key}" if get is getattr else f"[{key!r}]"
+        if isinstance(value, ModuleType | type):
+            return
+        if self._live:
+            self._enter(name, value)
+            if isinstance(holder, nn.Module) and any(value is own for own in _registered(holder)):
+                return  # `Layout` watches it, or it is a buffer, which is looked up every time
+        if callable(value) and not _is_data(value):
+            self._descend(value)
+            if static or not isinstance(value, FunctionType):
+                return
+        key = (id(root.args[0]), root.args[1], *links)
+        if key not in self._known:
+            self._known.add(key)
+            self.places.append(Place(name, root, links))
+
+    def _enter(self, name: str, value: Any) -> None:
+        """Reads what the modules read that a chain leads to, alone or in a container."""
+        found = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, nn.Module)]
+        for i, module in enumerate(found):
+            if not any(module is known for known in self.modules.values()):
+                self.modules[f"{name}[{i}]" if len(found) > 1 else name] = module
+                for part in module.modules():
+                    self._descend(MethodType(type(part).forward, part))
+
+    def _is_ours(self, function: FunctionType) -> bool:
+        return not _is_library(function.__module__ or "", self.package)
+
+
+def _chains(code: CodeType) -> Iterator[tuple[str, str, tuple[Link, ...]]]:
+    """(kind, first name, links) of every chain of names in the bytecode; the kind is global, free or local."""
+    root: tuple[str, str] | None = None
+    links: list[Link] = []
+    constant: list[Any] = []
+    for instruction in dis.get_instructions(code):
+        name, value = instruction.opname, instruction.argval
+        if name in ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"):
+            continue
+        if root and name in ("LOAD_ATTR", "LOAD_METHOD") and not constant:
+            links.append((getattr, value))
+            continue
+        if root and name.startswith(("LOAD_CONST", "LOAD_SMALL_INT")) and not constant:
+            constant = [value]
+            continue
+        if root and constant and (name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]")):
+            links.append((_item, constant.pop()))
+            continue
+        if root:
+            yield root[0], root[1], tuple(links)
+        root, links, constant = None, [], []
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            root = "global", value
+        elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
+            root = "free", value
+        elif "LOAD_FAST" in name:  # newer Pythons load two at once
+            *others, last = value if isinstance(value, tuple) else (value,)
+            yield from (("local", other, ()) for other in others)
+            root = "local", last
+    if root:
+        yield root[0], root[1], tuple(links)
+
+
+def _codes(code: CodeType, outer: bool = True) -> Iterator[tuple[CodeType, bool]]:
+    """A function's code and those of the functions inside it."""
+    yield code, outer
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant, False)
+
+
+def _item(value: Any, key: Any) -> Any:
+    return value[key]
+
+
+def _is_data(value: Any) -> bool:
+    """Numbers, arrays, containers of them, and models."""
+    return isinstance(value, (*PLAIN, *ARRAYS, nn.Module, set, frozenset)) or not jax.tree_util.all_leaves([value])
+
+
+@functools.cache
+def _is_library(module: str, package: str) -> bool:
+    """Whether a module is installed, or Python's own; those of the loss's own package never are."""
+    top = module.partition(".")[0]
+    if top in (package, "__main__"):
+        return False
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    installed = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return top in sys.builtin_module_names or not file or file.startswith(installed)
+
+
+def _package(loss: Any) -> str:
+    function = inspect.unwrap(loss.func if isinstance(loss, functools.partial) else loss)
+    return (getattr(function, "__module__", None) or "").partition(".")[0]
+
+
+class _Array:
+    """A JAX array, compared by content when it is not the same object."""
+
+    def __init__(self, array: jax.Array):
+        self.array = array
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Array) or self.array is other.array:
+            return isinstance(other, _Array)
+        a, b = self.array, other.array
+        return (a.shape, a.dtype) == (b.shape, b.dtype) and _bits(a) == _bits(b)
+
+
+def _bits(array: jax.Array) -> bytes:
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return np.asarray(array).tobytes()
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
+def _registered(module: nn.Module) -> list[Any]:
+    return [*module._parameters.values(), *module._buffers.values(), *module._modules.values()]
+
+
+def _freeze(value: Any, names: set[str], live: bool = False) -> Any:
+    """The value as something that compares by content; if `live`, tensors and modules by identity."""
+    if live and isinstance(value, torch.Tensor | nn.Module):
+        return id(value)
+    if isinstance(value, PLAIN):
+        return type(value), repr(value)
+    if isinstance(value, jax.Array):
+        return _Array(value)
+    if isinstance(value, torch.Tensor):
+        value = tensor_to_numpy(value, copy=False)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, nn.Module):
+        return {name: _freeze(tensor, names) for name, tensor in value.state_dict().items()}
+    if isinstance(value, FunctionType | MethodType):
+        return value
+    if isinstance(value, set | frozenset):
+        return frozenset(value)
+    if not jax.tree_util.all_leaves([value]):  # containers, and models of JAX's libraries
+        leaves, structure = jax.tree.flatten(value)
+        return structure, [_freeze(leaf, names, live) for leaf in leaves]
+    kept = (*PLAIN, np.ndarray, jax.Array, tuple)
+    attributes = {n: v for n, v in getattr(value, "__dict__", {}).items() if n in names and isinstance(v, kept)}
+    return type(value), {n: _freeze(v, names) for n, v in attributes.items()} or id(value)
+
+
+def _show(value: Any) -> str:
+    if value is GONE:
+        return "absent"
+    if isinstance(value, ARRAYS) and np.prod(value.shape) > 1:
+        return f"an array of shape {tuple(value.shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

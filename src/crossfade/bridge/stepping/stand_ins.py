@@ -1,0 +1,94 @@
+"""A torch function run on other tensors than those it reads.
+
+A loss gets at its parameters in many ways: it is given a module, closes over one, finds it in a global, an object, a
+list. Stand-ins go by the tensors themselves: whichever way one is read, torch sees its stand-in.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from ...errors import UsageError
+
+WIDER = {torch.float32: torch.float64}
+ESCAPES = {
+    Tensor.item: "item()",
+    Tensor.tolist: "tolist()",
+    Tensor.numpy: "numpy()",
+    Tensor.__array__: "numpy()",
+    Tensor.__bool__: "if, while, and, or, not",
+    Tensor.__float__: "float()",
+    Tensor.__int__: "int()",
+    Tensor.__index__: "an index",
+}
+"""Ways out of torch: a compiled program would keep the number it was traced with."""
+TORCH = str(Path(torch.__file__).parent)
+SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), str(Path(TORCH) / "overrides.py"), "<@beartype")
+
+
+class StandIns(TorchFunctionMode):
+    """While it is entered, torch functions see the second tensor of each pair in place of the first.
+
+    wide: float32 that the code asks for by name becomes float64, so that code written for float32 runs in float64.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]], wide: bool = False):
+        super().__init__()
+        self._pairs = list(pairs)  # held: an id is only good while its tensor lives
+        self._others = {id(one): other for one, other in self._pairs}
+        self._wide = wide
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map_only(Tensor, self.of, (args, kwargs or {}))
+        if self._wide:
+            func = Tensor.double if func is Tensor.float else func
+            args, kwargs = tree_map_only(torch.dtype, lambda dtype: WIDER.get(dtype, dtype), (args, kwargs))
+        return func(*args, **kwargs)
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The stand-in of a tensor, or the tensor itself."""
+        return self._others.get(id(tensor), tensor)
+
+
+class Watching(StandIns):
+    """Stand-ins that also note which tensors a function reads that are neither given nor made by itself.
+
+    A function that takes numbers out of tensors is refused: what it does with them cannot be followed.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]], given: Iterable[Tensor]):
+        super().__init__(pairs)
+        self.outside: list[Tensor] = []
+        self._known = {id(tensor): tensor for tensor in (*given, *(other for _, other in self._pairs))}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in ESCAPES and (place := _caller()):
+            raise UsageError(
+                f"{place}: the loss takes a number out of a tensor ({ESCAPES[func]}), and what follows from it would "
+                f"be compiled in. Use torch.where for a choice, return what is to be logged as info, or compute it "
+                f"outside of the loss and pass it in the batch."
+            )
+        for tensor in tree_leaves((args, kwargs or {})):
+            if isinstance(tensor, Tensor) and id(tensor) not in self._known and id(tensor) not in self._others:
+                self.outside.append(tensor)
+                self._known[id(tensor)] = tensor
+        out = super().__torch_function__(func, types, args, kwargs)
+        self._known.update({id(tensor): tensor for tensor in tree_leaves(out) if isinstance(tensor, Tensor)})
+        return out
+
+
+def _caller() -> str | None:
+    """The line that called torch; None if that was torch itself, which checks its arguments."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(SKIPPED):
+        frame = frame.f_back
+    if frame.f_code.co_filename.startswith(TORCH):
+        return None
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
