@@ -1,5 +1,6 @@
 """Session-wide settings: strict shapes and a compilation cache that survives between runs."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,7 @@ pytest_plugins = ("crossfade.parity.pytest_plugin",)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 torch.set_num_threads(1)
+gc.set_threshold(100_000, 20, 20)  # traced programs are millions of objects: by default a twentieth of the time is gc's
 
 
 def pytest_collection_modifyitems(config, items):
