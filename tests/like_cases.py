@@ -5,8 +5,8 @@ The list is made from the times of a run, and added to:
     make test ARGS="--junitxml=report.xml"
     .venv/bin/python tests/like_cases.py report.xml
 
-A test keeps its quicker cases: all below LONG, and of the others a quarter, at least one. A case of the contract is listed by
-hand, where the same property stays for another mode of its system.
+A test keeps its quicker cases: all below LONG, and of the others a quarter, at least one. A case of
+the contract is listed by hand, where the same property stays for another mode of its system.
 """
 
 import sys
