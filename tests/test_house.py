@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -37,6 +38,9 @@ OWN_ARGUMENTS = {"key", "device", "optimizer", "optimizers", "tx", "opt_state", 
 """What only one framework can mean: keys and devices, and optimisers, which torch changes in place."""
 OWN_METHODS = set(vars(TorchSystem)) ^ set(vars(JaxSystem))
 """What the seam asks of one half of a system only."""
+
+CROWD = 40
+"""Files side by side that one can still find one's way among."""
 
 BASE = {"errors", "_lazy", "loading", "failing", "reading", "ranges", "config", "config_values", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -174,6 +178,11 @@ def test_rooms_know_only_the_rooms_below_them():
 def test_the_rooms_stand_on_each_other_without_two_way_doors():
     list(TopologicalSorter(MAY_IMPORT).static_order())
     assert set(MAY_IMPORT) >= {room(path) for path in SOURCES} - {"__init__"}
+
+
+def test_no_room_is_crowded():
+    counts = Counter(str(path.parent.relative_to(SRC)) for path in SOURCES)
+    assert max(counts.values()) <= CROWD, counts.most_common(1)
 
 
 def test_no_general_room_names_a_system():

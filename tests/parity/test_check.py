@@ -180,6 +180,15 @@ def test_an_environment_that_ignores_its_actions_is_hollow():
     assert report.first is not None and "exchanging the actions" in str(report.first)
 
 
+def test_an_environment_is_compiled_once_in_each_precision(monkeypatch):
+    twin, traced = grid(), []
+    step = type(twin.half("env", "jax")).step
+    counting = lambda env, state, action: traced.append(None) or step(env, state, action)
+    monkeypatch.setattr(type(twin.half("env", "jax")), "step", counting)
+    assert check(twin, ["env"]).verdict is not Verdict.DIFFERENT
+    assert len(traced) == 2
+
+
 def test_gradients_that_one_side_does_not_have_are_found():
     report = check(
         regression(lambda m, x: m(x).square().mean(), lambda p, x: jnp.square(net(jax.lax.stop_gradient(p), x)).mean()),

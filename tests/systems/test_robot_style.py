@@ -83,7 +83,8 @@ def test_features_of_robots_are_the_same_in_numpy_and_jax(name, x64):
     terrain = rng.uniform(-0.02, 0.02, 6)
     state = state._replace(body=body, variation=state.variation._replace(terrain=terrain))
     ours = watching_numpy.watch(BoundWorld(numpy, None, given), state)
-    theirs = watching_jax.watch(BoundWorld(compiled, None, given), jax.tree.map(jnp.asarray, state))
+    watch = jax.jit(lambda state: watching_jax.watch(BoundWorld(compiled, None, given), state))
+    theirs = watch(jax.tree.map(jnp.asarray, state))
     np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-12)
     raised = body._replace(qpos=body.qpos.copy())
     up = 1 if name == "stilt6" else 2

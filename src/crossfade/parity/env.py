@@ -1,5 +1,6 @@
 """Two environments stepped side by side from the same states."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,9 +13,12 @@ from .side_torch import Quantities
 from .twin import Twin
 
 
-def step_both(twin: Twin, dtype: str, actions: np.ndarray, jax_actions: np.ndarray) -> tuple[Quantities, Quantities]:
-    """Resets both with the same key, then steps both. Before each step the first side's state is copied into the
-    second, so that one difference does not hide the next. Leaves are stacked over time."""
+def step_both(
+    twin: Twin, dtype: str, step: Callable[..., Any], actions: np.ndarray, jax_actions: np.ndarray
+) -> tuple[Quantities, Quantities]:
+    """Resets both with the same key, then steps both, the second by its compiled `step`. Before each step the first
+    side's state is copied into the second, so that one difference does not hide the next. Leaves are stacked over time.
+    """
     from ..random import numpy as random
 
     first, second = twin.half("env", "torch"), twin.half("env", "jax")
@@ -22,7 +26,6 @@ def step_both(twin: Twin, dtype: str, actions: np.ndarray, jax_actions: np.ndarr
     reset, jax_reset = leaves(state, ""), leaves(jax_state, "")
     if _shapes(reset) != _shapes(jax_reset):
         return {"reset": reset}, {"reset": jax_reset}
-    step = jax.jit(second.step)
     rows, jax_rows = [], []
     for action, jax_action in zip(actions, jax_actions, strict=True):
         jax_state = copy_state(leaves(state, ""), jax_state)

@@ -41,7 +41,7 @@ class Levels:
                     return self._map(self.weights)
             if level == "env":
                 with self._blaming("environments", level):
-                    return step_both(self.twin, self.dtype, self._actions, self._actions)
+                    return step_both(self.twin, self.dtype, self.jax.env_step, self._actions, self._actions)
             first = self.call("torch", level, self.weights)
             return first, self.call("jax", level, self.weights)
 
@@ -96,7 +96,7 @@ class Levels:
     def _disturbances(self, level: str) -> Iterator[tuple[str, Callable[[], Quantities]]]:
         if level == "env":
             others = np.roll(self._actions, 1, axis=0)
-            yield "actions", lambda: step_both(self.twin, self.dtype, self._actions, others)[1]
+            yield "actions", lambda: step_both(self.twin, self.dtype, self.jax.env_step, self._actions, others)[1]
             return
         for name in self._parameters():
             moved = disturb(self.mapping, self.weights, name)

@@ -158,6 +158,11 @@ class JaxSide:
             quantities.pop("momentum_buffer", None)  # optax's own may have the learning rate inside, to equal effect
         return quantities
 
+    @cached_property
+    def env_step(self) -> Callable:
+        """The environment's step."""
+        return jax.jit(self.twin.half("env", "jax").step)
+
     def rollout(self, weights: Weights, key: int | None = None) -> Quantities:
         model = self.model(weights) if self.twin.jax is not None else None
         start = jax.random.key(self.twin.seed if key is None else key)

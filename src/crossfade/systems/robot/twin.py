@@ -46,6 +46,7 @@ class Taught(NamedTuple):
 
 def robot(*words: str) -> Twin:
     """The system of a small config, `robot("env.model=sprig11", "env.physics=mujoco")` for one."""
+    import jax
     import jax.numpy as jnp
     import torch
 
@@ -80,7 +81,10 @@ def robot(*words: str) -> Twin:
         loss=(partial(_loss, ours), partial(_loss, theirs)),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=config.lr, eps=config.adam_eps),
         clip_norm=config.clip_norm,
-        env=(_Stepper(ours.world, config, np.asarray), _Stepper(theirs.compiled, config, jnp.asarray)),
+        env=(
+            _Stepper(ours.world, config, np.asarray, ours.world.begin),
+            _Stepper(theirs.compiled, config, jnp.asarray, jax.jit(theirs.compiled.begin)),
+        ),
         actions=np.random.default_rng(0).uniform(-1, 1, shape),
         rollout=(lambda p, key: _host_rollout(config, p, key), lambda p, key: _compiled_rollout(config, p, key)),
     )
@@ -104,8 +108,8 @@ def _loss(system: Any, policy: Any, batch: Taught) -> tuple[Any, dict[str, Any]]
 class _Stepper:
     """Robots as the level `env` steps them, in the precision of the level; those that have fallen stay in."""
 
-    def __init__(self, env: Any, config: RobotConfig, array: Callable[[np.ndarray], Any]):
-        self.env, self.array, self.config = env, array, config
+    def __init__(self, env: Any, config: RobotConfig, array: Callable[[np.ndarray], Any], begin: Callable[..., Any]):
+        self.env, self.array, self.config, self.begin = env, array, config, begin
         self.uniform = random.uniform(random.key(1), (config.n_envs, env.start_numbers), "float32")
 
     def reset(self, key: Any) -> Any:
@@ -113,7 +117,7 @@ class _Stepper:
 
         given = self.config.env.settings(str(jnp.result_type(float)))
         self.settings = Settings(*map(self.array, given))
-        return self.env.begin(None, self.settings, self.array(self.uniform))
+        return self.begin(None, self.settings, self.array(self.uniform))
 
     def step(self, state: Any, action: Any) -> Any:
         after, outcome = self.env.step(None, self.settings, state, action)
