@@ -24,7 +24,12 @@ class Mutant:
 
     name: str
     level: str
-    make: Callable[[], Twin]
+    make: "partial[Twin]"
+
+    def clean(self) -> Twin:
+        """The same twin without the bug."""
+        make, args = self.make.func, self.make.args
+        return make(*args, plant=False) if make in OF_OTHER_TWINS else make(*args[:-1])
 
 
 FAMILIES = (
@@ -49,6 +54,9 @@ MUTANTS = [Mutant(bug, level, partial(make, bug)) for make, bugs in FAMILIES.ite
     for name, (_, _, bugs) in mutants_updates.OPTIMIZERS.items()
     for bug, (level, _) in bugs.items()
 ]
+
+OF_OTHER_TWINS = mutants_offline.FAMILIES | mutants_offline_data.FAMILIES
+"""Families whose bugs are planted in several twins."""
 
 SLOW = mutants_iqn.SLOW | mutants_offline.SLOW | mutants_offline_data.SLOW | mutants_robot.SLOW
 SLOW |= {"iqn_step", "iqn_replay", "offline_data"}  # clean twins that take long

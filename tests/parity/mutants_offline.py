@@ -48,8 +48,9 @@ class Planted(NamedTuple):
     """The words of the torch half, where they are others."""
 
 
-def planted(name: str, bug: Planted, *fields: str) -> Twin:
-    """The twin of a bug with some of its levels."""
+def planted(name: str, bug: Planted, *fields: str, plant: bool = True) -> Twin:
+    """The twin of a bug with some of its levels; without `plant` the same twin without the bug."""
+    bug = bug if plant else Planted(bug.level, bug.words)
     twin, wrong = whole(*bug.words), whole(*(bug.torch_words or bug.words))
     pairs = {f: (patched(getattr(wrong, f)[0], *bug.patches), getattr(twin, f)[1]) for f in fields}
     return part(name, twin, **pairs, **({"optimizer": twin.optimizer} if "update" in fields else {}))
@@ -100,8 +101,8 @@ NETWORKS = {
 }
 
 
-def offline_network(bug: str | None = None) -> Twin:
-    return planted("offline_network", NETWORKS[bug] if bug else Planted("", IQL), "forward")
+def offline_network(bug: str | None = None, plant: bool = True) -> Twin:
+    return planted("offline_network", NETWORKS[bug] if bug else Planted("", IQL), "forward", plant=plant)
 
 
 # Encoders of images
@@ -132,7 +133,7 @@ ENCODERS = {
 }
 
 
-def offline_encoder(bug: str | None = None) -> Twin:
+def offline_encoder(bug: str | None = None, plant: bool = True) -> Twin:
     spec = {"coder": modules.Coder(ENCODERS[bug][0] if bug else IMPALA)}
     start = draw(laws(spec), random_numpy.key(0))
     numbers = {
@@ -147,7 +148,7 @@ def offline_encoder(bug: str | None = None) -> Twin:
         jax=theirs,
         mapping=Mapping.by_name(ours, theirs),
         batch=images,
-        forward=(patched(forward, *([ENCODERS[bug][1]] if bug else [])), forward),
+        forward=(patched(forward, *([ENCODERS[bug][1]] if bug and plant else [])), forward),
     )
 
 
@@ -215,8 +216,8 @@ LOSSES = {
 }
 
 
-def offline_loss(bug: str | None = None) -> Twin:
-    return planted("offline_loss", LOSSES[bug] if bug else Planted("", REBRAC), "loss")
+def offline_loss(bug: str | None = None, plant: bool = True) -> Twin:
+    return planted("offline_loss", LOSSES[bug] if bug else Planted("", REBRAC), "loss", plant=plant)
 
 
 # Gradients
@@ -259,8 +260,8 @@ GRADIENTS = {
 }
 
 
-def offline_gradient(bug: str | None = None) -> Twin:
-    return planted("offline_gradient", GRADIENTS[bug] if bug else Planted("", DDPG), "loss")
+def offline_gradient(bug: str | None = None, plant: bool = True) -> Twin:
+    return planted("offline_gradient", GRADIENTS[bug] if bug else Planted("", DDPG), "loss", plant=plant)
 
 
 # Updates
@@ -296,8 +297,8 @@ UPDATES = {
 }
 
 
-def offline_update(bug: str | None = None) -> Twin:
-    return planted("offline_update", UPDATES[bug] if bug else Planted("", REBRAC), "update")
+def offline_update(bug: str | None = None, plant: bool = True) -> Twin:
+    return planted("offline_update", UPDATES[bug] if bug else Planted("", REBRAC), "update", plant=plant)
 
 
 FAMILIES = {

@@ -34,7 +34,7 @@ STARTS = {
 }
 
 
-def offline_start(bug: str | None = None) -> Twin:
+def offline_start(bug: str | None = None, plant: bool = True) -> Twin:
     """The parameters of a start: those of forward-backward representations, and of an encoder of images."""
 
     def parameters(words: tuple[str, ...], key: np.ndarray) -> dict[str, np.ndarray]:
@@ -43,8 +43,8 @@ def offline_start(bug: str | None = None) -> Twin:
         own = draw_parameters(config.agent, config.sizes((2,), 2), key, dtype)
         return own | draw(laws({"images": modules.Coder(RESNET)}), key, dtype)
 
-    wrong = patched(parameters, *(STARTS[bug] if bug else ()))
-    words = SYNCED if bug and "target critic" in bug else SYNCED[:1]
+    wrong = patched(parameters, *(STARTS[bug] if bug and plant else ()))
+    words = SYNCED if bug and plant and "target critic" in bug else SYNCED[:1]
     host = lambda _, key: wrong(words, key.numpy().astype(np.uint32))
     compiled = lambda _, key: parameters(SYNCED[:1], np.asarray(jax.random.key_data(key)))
     return Twin("offline_start", rollout=(host, compiled))
@@ -109,8 +109,9 @@ def rows(image: bool) -> Dataset:
     )
 
 
-def offline_data(bug: str | None = None) -> Twin:
+def offline_data(bug: str | None = None, plant: bool = True) -> Twin:
     words, patches, other = DATA[bug] if bug else (HILP, (), ())
+    patches, other = (patches, other) if plant else ((), ())
 
     def made(words: tuple[str, ...]) -> tuple[OfflineDataConfig, Dataset, Source]:
         config = replace(settings(*words), dtype=str(torch.get_default_dtype()).removeprefix("torch."))
@@ -137,11 +138,11 @@ MBPO = ("agent=mbpo_rebrac", "agent.rollout_steps=2")
 ACTING = ("F37 actions drawn at random", "F43 rollouts that go on")
 
 
-def offline_acting(bug: str | None = None) -> Twin:
+def offline_acting(bug: str | None = None, plant: bool = True) -> Twin:
     going_on = bug is not None and bug.startswith("F43")
     words = (*MBPO, "corrected=tiny_model_buffer") if going_on else ("agent=iql",)
     config = settings(*words)
-    own = settings(*MBPO, "corrected=tiny_model_buffer,standing_rollouts") if going_on else config
+    own = settings(*MBPO, "corrected=tiny_model_buffer,standing_rollouts") if going_on and plant else config
     ours, theirs = import_module(config.agent.torch), import_module(config.agent.jax)
     twin, rng = whole(*words), np.random.default_rng(0)
     batch = {"states": rng.normal(size=(5, 2)), "noise": rng.normal(size=(2, 2, 5, 2))}
@@ -156,7 +157,7 @@ def offline_acting(bug: str | None = None) -> Twin:
         return call
 
     sampled = within(iql, "policy_action", lambda right, of, _: right(of, torch.full_like(of.mean, 0.5)))
-    patches = (sampled,) if bug is not None and not going_on else ()
+    patches = (sampled,) if plant and bug is not None and not going_on else ()
     return Twin(
         "offline_acting",
         torch=twin.torch,

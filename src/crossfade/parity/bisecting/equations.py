@@ -27,6 +27,7 @@ class Equation:
     outputs: tuple[int, ...]
     lines: tuple[str, ...]
     by_user: bool = False  # called from the user's own line, not from a library's layer
+    params: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -136,10 +137,12 @@ def _add(
     lines: tuple[str, ...],
     results: int = 1,
     eqn: JaxprEqn | None = None,
+    **params: Any,
 ) -> list[int]:
     outputs = [program.new() for _ in range(results)]
     by_user = eqn is not None and is_written_by_user(eqn)
-    program.equations.append(Equation(name, apply, tuple(inputs), tuple(outputs), lines, by_user))
+    params = params if eqn is None else eqn.params
+    program.equations.append(Equation(name, apply, tuple(inputs), tuple(outputs), lines, by_user, params))
     return outputs
 
 
@@ -157,7 +160,7 @@ def _unroll(program: Program, eqn: JaxprEqn, inputs: list[int], lines: tuple[str
     consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + held], inputs[fixed + held :]
     rows: list[list[int]] = []
     for t in reversed(steps) if eqn.params["reverse"] else steps:
-        now = [_add(program, "slice", lambda x, t=t: [x[t]], [x], lines)[0] for x in xs]
+        now = [_add(program, "slice", lambda x, t=t: [x[t]], [x], lines, t=t)[0] for x in xs]
         found = _inline(program, eqn.params["jaxpr"], [*consts, *carry, *now], lines)
         carry = found[:held]
         rows.append(found[held:])
