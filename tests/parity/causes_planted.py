@@ -1,7 +1,7 @@
 """Why each planted bug differs, in the kinds of causes that `bisect` knows: written from the plant, by hand.
 
-Several kinds are right where one change can be said in several ways: a subtraction for an addition is also an operand of
-the other sign, a factor that is missing is a constant of one. Where a bug is comes from the plant itself (planted.py).
+Several kinds are right where one change can be said in several ways: a subtraction for an addition is also an operand
+of the other sign, a factor that is missing is a constant of one. Where a bug is comes from the plant (planted.py).
 """
 
 NETS = {

@@ -6,26 +6,36 @@ gone. The other half has no bug: there the right places are the operations that 
 in the clean twin. Halves that run on the host, line by line, are compared by their lines (lines.py).
 """
 
+import ast
 import hashlib
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import torch
+from lines import __file__ as lines_file, first_lines
 from mutants import Mutant
 from torch.utils._pytree import tree_map
 
+from crossfade.bridge.source_lines import line_text
 from crossfade.parity import Twin
-from crossfade.parity.arrays import jax_tree, precision
+from crossfade.parity.arrays import jax_tree, leaves, precision
+from crossfade.parity.bisecting.divergence import Place
 from crossfade.parity.bisecting.equations import Program, record, trace
 from crossfade.parity.bisecting.pairing import Index
 from crossfade.parity.bisecting.points import Point
 from crossfade.parity.bisecting.training import optimizer_place
 from crossfade.parity.bisecting.trial import Trial, quiet
+from crossfade.parity.checking import find_mapping
+from crossfade.parity.env import copy_state
 from crossfade.parity.levels import Levels
+from crossfade.random import random_numpy
 
 Chain = tuple[str, ...]  # the user's lines that led to an operation, the innermost first
 Site = tuple[str, Chain]  # the name of an operation, and its lines
@@ -40,6 +50,7 @@ class Operation:
     reads: tuple[str, ...]  # keys
     gives: tuple[str, ...]
     lines: Chain
+    by_optimizer: bool = False  # inside of torch's optimiser, whose settings are given where it is made
 
 
 @dataclass
@@ -60,8 +71,6 @@ class Bare(Trial):
     """A trial that runs neither half until it is asked to."""
 
     def __init__(self, twin: Twin, level: str):
-        from crossfade.parity.checking import find_mapping
-
         mapping = find_mapping(twin, [level])
         self.twin, self.mapping, self.level, self.steps, self.runs = twin, mapping, level, (1,), 0
         self.levels, self._batches = Levels(twin, mapping, "float64", (1,)), {}
@@ -119,54 +128,53 @@ def torch_version(trial: Trial) -> Version:
         key = _digest(call.name, _words(told), call.differentiable, reads)
         gives = tuple(_digest(key, i) for i in range(len(call.points)))
         keys |= dict(zip(call.points, gives, strict=True))
-        version.operations.append(Operation(call.name, key, reads, gives, call.lines))
+        inside = f"{os.sep}torch{os.sep}optim{os.sep}" in call.line
+        version.operations.append(Operation(call.name, key, reads, gives, call.lines, inside))
     version.points = {keys[n]: point for n, point in watch.points.items()}
     numbers = {leaf: watch.number_of(tensor) for leaf, tensor in side.results.items()}
     version.outputs = {".".join(leaf): keys[n] for leaf, n in numbers.items() if n is not None}
     return version
 
 
-def versions(twin: Twin, level: str) -> tuple[Version | None, list[Version]]:
-    """The torch half, and the JAX half: in environments its reset and its step. A half without operations that can be
-    traced has no version."""
-    if level in ("env", "rollout"):
-        return None, _traced(*_world(twin, level))
+def versions(twin: Twin, level: str) -> tuple[Version, Version]:
+    """The torch half and the JAX half."""
     trial = Bare(twin, level)
     with precision("float64"):
-        return torch_version(trial), _traced(trial._function())
-
-
-def _traced(*functions: tuple[Any, tuple[Any, ...]]) -> list[Version]:
-    with precision("float64"):
-        found = []
-        for function, args in functions:
-            program = trace(function, *args)
-            found.append(jax_version(program, record(program, jax.tree.leaves(args))))
-        return found
-
-
-def _world(twin: Twin, level: str) -> list[tuple[Any, tuple[Any, ...]]]:
-    with precision("float64"):
-        key = jax.random.key(twin.seed)
-        if level == "rollout":
-            return [Bare(twin, level)._function()]
-        env = twin.half("env", "jax")
-        return [(env.reset, (key,)), (env.step, (env.reset(key), jax_tree(np.asarray(twin.actions)[0], "float64")))]
+        function, args = trial._function()
+        program = trace(function, *args)
+        return torch_version(trial), jax_version(program, record(program, jax.tree.leaves(args)))
 
 
 # What the plant has changed
 
 
 def planted(version: Version, other: Version) -> list[Operation]:
-    """Operations that the other version has not, although it has all that they read; where there is none, those that
-    give results which the other version takes from elsewhere."""
+    """Operations that the other version has not, although it has all that they read, or whose line it does not run, or
+    that read another input there; where there is none, those whose results the other version takes from elsewhere."""
     known = other.keys | version.given
-    found = [o for o in version.operations if not set(o.gives) & other.keys and known.issuperset(o.reads)]
+    theirs, followed = other.keys, [o for o in version.operations if o.gives]
+    found = [o for o in followed if not theirs.intersection(o.gives) and known.issuperset(o.reads)]
+    run = {(o.name, o.lines[:1]) for o in other.operations}
+    found += [o for o in followed if not theirs.intersection(o.gives) and (o.name, o.lines[:1]) not in run]
+    found += list(_rewired(followed, version, other))
     if not found and version.outputs != other.outputs:
         names = version.outputs.keys() | other.outputs.keys()
         moved = {version.outputs.get(n) for n in names if version.outputs.get(n) != other.outputs.get(n)}
         found = [o for o in version.operations if set(o.gives) & moved]
     return found
+
+
+def _rewired(operations: list[Operation], version: Version, other: Version) -> Iterator[Operation]:
+    """Operations of the same line that read another input in the other version."""
+    places: dict[Site, list[Operation]] = {}
+    for operation in other.operations:
+        places.setdefault((operation.name, operation.lines), []).append(operation)
+    for operation in operations:
+        same = places.get((operation.name, operation.lines))
+        if same and operation.lines:
+            one = same.pop(0)
+            if version.given.intersection(operation.reads) != other.given.intersection(one.reads):
+                yield operation
 
 
 def _consumers(version: Version, key: str) -> list[Operation]:
@@ -218,9 +226,7 @@ def _named(version: Version, key: str) -> set[str]:
     return names
 
 
-def _with_stretch(
-    key: str, made: dict[str, Operation], half: Version, own: Index, found: dict[str, Operation]
-) -> None:
+def _with_stretch(key: str, made: dict[str, Operation], half: Version, own: Index, found: dict[str, Operation]) -> None:
     """An operation, and those before it whose values the other half has not."""
     waiting = [key]
     while waiting:
@@ -239,34 +245,124 @@ def _with_stretch(
 
 @dataclass
 class Places:
-    """The right places of a bug, by half: the one that has the bug, and the other."""
+    """The right places of a bug in either half. A bug in an optimiser of optax is where torch's is made."""
 
-    half: str = ""  # "torch" or "jax": where the bug is
-    own: set[Site] = field(default_factory=set)
-    other: set[Site] = field(default_factory=set)
-    optimizer: str = ""  # the line where torch's optimiser is made, where the bug is in optax's
+    half: str = ""  # where the bug is
+    sites: dict[str, set[Site]] = field(default_factory=lambda: {"torch": set(), "jax": set()})
 
 
 def places(mutant: Mutant) -> Places:
     """Where a bug is, by its plant."""
     with quiet():
         clean, wrong = mutant.clean(), mutant.make()
-        torch_clean, jax_clean = versions(clean, mutant.level)
-        torch_wrong, jax_wrong = versions(wrong, mutant.level)
+        if mutant.level in ("env", "rollout"):
+            return _places_in_worlds(clean, wrong, mutant.level)
+        before, after = versions(clean, mutant.level), versions(wrong, mutant.level)
     found = Places()
-    for half, pairs, rest in (
-        ("jax", list(zip(jax_clean, jax_wrong, strict=True)), torch_clean),
-        ("torch", [(torch_clean, torch_wrong)] if torch_clean is not None else [], next(iter(jax_clean), None)),
+    for half, old, now, rest in (
+        ("jax", before[1], after[1], before[0]),
+        ("torch", before[0], after[0], before[1]),
     ):
-        for before, after in pairs:
-            new, gone = planted(after, before), planted(before, after)
-            if not new and not gone:
-                continue
-            found.half = found.half or half
-            found.own |= {(o.name, o.lines) for o in (*new, *gone) if o.lines}
-            if any(not o.lines for o in new) and mutant.level.startswith("update"):
-                found.optimizer = optimizer_place(wrong)
-            if rest is not None:
-                sites = counterparts(gone, before, rest)
-                found.other |= {(o.name, o.lines) for o in sites if o.lines}
+        new, gone = planted(now, old), planted(old, now)
+        if not new and not gone:
+            continue
+        found.half = f"{found.half} {half}".strip()
+        found.sites[half] |= {(o.name, o.lines) for o in (*new, *gone) if o.lines}
+        other = "torch" if half == "jax" else "jax"
+        there = counterparts(gone, old, rest)
+        found.sites[other] |= {(o.name, o.lines) for o in there if o.lines}
+        inside = any(o.by_optimizer for o in (*there, *new)) or any(not o.lines for o in new)
+        if inside and mutant.level.startswith("update"):
+            found.sites["torch"].add(("optimizer", (optimizer_place(wrong),)))
     return found
+
+
+def _places_in_worlds(clean: Twin, wrong: Twin, level: str) -> Places:
+    """The first lines that are others, in either half, and the first equations where JAX can trace them."""
+    found = Places()
+    with precision("float64"):
+        for half in ("torch", "jax"):
+            pairs = zip(_runs(clean, level, half), _runs(wrong, level, half), strict=True)
+            found.sites[half] = next((own for pair in pairs if (own := first_lines(*pair))), set())
+        for old, now in zip(_programs(clean, level), _programs(wrong, level), strict=False):
+            found.sites["jax"] |= {(o.name, o.lines) for o in (*planted(now, old), *planted(old, now)) if o.lines}
+    found.half = " ".join(half for half, own in found.sites.items() if own)
+    return found
+
+
+def _runs(twin: Twin, level: str, half: str) -> Iterator[Callable[[], Any]]:
+    """What a half does: the rollout, or the reset and each step, from the states of the first half."""
+    key = jax.random.key(twin.seed) if half == "jax" else None
+    if level == "rollout":
+        levels = Levels(twin, find_mapping(twin, [level]), "float64", (1,))
+        side = getattr(levels, half)
+        yield lambda: side.rollout(levels.weights)
+        return
+    first, env = twin.half("env", "torch"), twin.half("env", half)
+    state = first.reset(random_numpy.key(twin.seed))
+    yield lambda: env.reset(random_numpy.key(twin.seed) if key is None else key)
+    like = None if key is None else env.reset(key)
+    for action in np.asarray(twin.actions):
+        given = (state, action) if key is None else (copy_state(leaves(state, ""), like), jax_tree(action, "float64"))
+        yield lambda given=given: env.step(*given)
+        state, _ = first.step(state, action)
+
+
+def _programs(twin: Twin, level: str) -> list[Version]:
+    key = jax.random.key(twin.seed)
+    if level == "rollout":
+        functions = [Bare(twin, level)._function()]
+    else:
+        env = twin.half("env", "jax")
+        given = env.reset(key), jax_tree(np.asarray(twin.actions)[0], "float64")
+        functions = [(env.reset, (key,)), (env.step, given)]
+    try:
+        return [jax_version(trace(function, *args), {}) for function, args in functions]
+    except jax.errors.TracerArrayConversionError:  # it runs on the host in parts
+        return []
+
+
+# Whether a place that was named is one of them
+
+PLUMBING = ("with ExitStack() as stack", "return function(*given)", "lambda *given, **named: change(right")
+"""Pieces of lines by which bugs are planted: they lead to operations and are none."""
+
+
+def is_right(place: Place | None, sites: Iterable[Site]) -> bool:
+    """The same line, called from the same line; or the line from which all of the planted operations are called."""
+    if place is None or not place.where:
+        return False
+    chains = [_plain(lines) for _, lines in sites]
+    named = _plain(place.lines[place.lines.index(place.where) :] if place.where in place.lines else (place.where,))
+    if any(_same(named[:2], chain[: len(named[:2])]) for chain in chains):
+        return True
+    common = [line for line in chains[0] if all(line in chain for chain in chains)] if len(chains) > 1 else []
+    return bool(common) and _same(named[:1], common[:1])
+
+
+def _plain(lines: Iterable[str]) -> Chain:
+    own = (line for line in lines if line.rpartition(":")[0] not in (__file__, lines_file))
+    return tuple(line for line in own if not any(piece in line_text(line) for piece in PLUMBING))
+
+
+def _same(one: Chain, other: Chain) -> bool:
+    return len(one) == len(other) > 0 and all(_statement(a) == _statement(b) for a, b in zip(one, other, strict=True))
+
+
+LONG = 6  # lines: longer statements are tables
+
+
+@cache
+def _statements(file_name: str) -> dict[int, int]:
+    """The first line of the statement that each line belongs to."""
+    first: dict[int, int] = {}
+    for node in ast.walk(ast.parse(Path(file_name).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno is not None:
+            if node.end_lineno - node.lineno < LONG:
+                first |= dict.fromkeys(range(node.lineno, node.end_lineno + 1), node.lineno)
+    return first
+
+
+def _statement(line: str) -> tuple[str, int]:
+    file_name, _, number = line.rpartition(":")
+    return file_name, _statements(file_name).get(int(number), int(number))

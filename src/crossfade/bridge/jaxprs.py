@@ -33,24 +33,29 @@ def closed_jaxpr(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
     return jax.make_jaxpr(function)(*args)
 
 
-def unrolled_jaxpr(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
+def unrolled_jaxpr(function: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, str]:
     """The equations of `function(*args)`. Calls are traced anew, so that every equation has its own line (what `jit`
-    has kept from before has the lines of the first call), and loops of known length are unrolled unless that is long.
+    has kept from before has the lines of the first call), and loops of known length are unrolled.
+
+    Where that cannot be done loops stay rolled up, and the second result says why; otherwise it is empty.
     """
     rolled = jax.make_jaxpr(lambda *args: function(*args))(*args)
-    if unrolled_length(rolled.jaxpr) > LONG:
-        return rolled
+    if (length := unrolled_length(rolled.jaxpr)) > LONG:
+        return rolled, f"unrolled it would have {length} equations, more than {LONG}"
     try:
         with jax.disable_jit():
-            return jax.make_jaxpr(lambda *args: function(*args))(*args)
-    except Exception:  # unrolled loops count by Python's integers, which the user's code may not expect
-        return rolled
+            return jax.make_jaxpr(lambda *args: function(*args))(*args), ""
+    except Exception as error:  # unrolled loops count by Python's integers, which the user's code may not expect
+        return rolled, f"without jit it raises {type(error).__name__}"
 
 
 def unrolled_length(jaxpr: Jaxpr) -> int:
-    """The number of equations with every call inlined and every scan unrolled."""
+    """The number of equations with every call inlined, every scan unrolled and all branches side by side."""
     total = 0
     for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "cond":
+            total += sum(unrolled_length(branch.jaxpr) for branch in eqn.params["branches"])
+            continue
         inner = eqn.params["jaxpr"] if eqn.primitive.name == "scan" else body(eqn)
         times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
         total += 1 if inner is None else times * unrolled_length(inner.jaxpr)

@@ -102,6 +102,8 @@ REDUCTIONS = {
     "norm": lambda x, dim: torch.linalg.vector_norm(x, dim=dim),
 }
 ALONG = ("softmax", "log_softmax", "cumsum", "flip", "argmax", "argmin", "std", "var", "sort", "max", "min")
+FUNCTIONS = ("abs", "relu", "tanh", "exp", "sqrt", "square", "sigmoid", "sign")
+BOUNDS = ((-1.0, 1.0), (0.0, 1.0), (0.0, math.inf), (-math.inf, 0.0), (-5.0, 5.0), (-10.0, 10.0))
 EPSILONS = (0.0, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12, float(np.finfo(np.float32).eps))
 
 
@@ -309,6 +311,11 @@ def _operands(call: Call) -> Iterator[Cause]:
             for factor in (0.5, 2.0):
                 text = f"{of} times {factor:g} in JAX"
                 yield Cause("factor", text, _moved(at, lambda x, factor=factor: factor * x))
+            for name in FUNCTIONS:
+                yield Cause("only in JAX", f"JAX takes {name} of {of}", _moved(at, getattr(torch, name)))
+            for low, high in BOUNDS:
+                text = f"JAX keeps {of} within {low:g} and {high:g}"
+                yield Cause("clamp", text, _moved(at, lambda x, low=low, high=high: x.clamp(low, high)))
             for narrow in (torch.float32, torch.bfloat16):
                 text = f"{of} is rounded to {str(narrow).removeprefix('torch.')} in JAX"
                 yield Cause("cast", text, _moved(at, lambda x, narrow=narrow: x.to(narrow).to(x.dtype)))
@@ -345,7 +352,7 @@ def _result(call: Call) -> Iterator[Cause]:
         yield Cause("factor", f"the result of {call.name} times {factor:g} in JAX", _times(factor))
     if out.ndim >= 2 and out.shape[-1] == out.shape[-2] > 1:
         yield Cause("transposed", f"the result of {call.name} is transposed in JAX", _of_result(lambda x: x.mT))
-    for name in ("abs", "relu", "tanh", "exp", "sqrt", "square", "sigmoid", "sign"):
+    for name in FUNCTIONS:
         yield Cause("only in JAX", f"JAX takes {name} of the result", _of_result(getattr(torch, name)))
     for order in permutations(range(1, out.ndim)) if 3 <= out.ndim <= 4 else ():
         if order != tuple(range(1, out.ndim)):

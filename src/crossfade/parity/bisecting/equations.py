@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from ...bridge.jaxprs import body, compile_briefly, is_written_by_user, source_lines, unrolled_jaxpr
+from ...bridge.jaxprs import body, compile_briefly, is_written_by_user, source_lines, unrolled_jaxpr, unrolled_length
 from ...bridge.libraries import named_leaves
 from .points import Point
 
@@ -41,6 +41,7 @@ class Program:
     literals: set[int] = field(default_factory=set)
     kinds: dict[int, str] = field(default_factory=dict)  # "f" for floating values
     count: int = 0
+    notes: tuple[str, ...] = ()  # what was not looked into
 
     def new(self) -> int:
         """The number of the next value."""
@@ -71,8 +72,10 @@ def trace(function: Callable[..., Any], *args: Any, unroll: bool = True) -> Prog
         names[:] = list(named)
         return list(named.values())
 
-    closed = unrolled_jaxpr(flat, *args) if unroll else jax.make_jaxpr(flat)(*args)
+    closed, why = unrolled_jaxpr(flat, *args) if unroll else (jax.make_jaxpr(flat)(*args), "")
     program = Program()
+    if why:
+        program.notes = (f"the JAX half was searched with its loops rolled up, so lines are coarser: {why}",)
     numbers = [program.new() for _ in closed.jaxpr.invars]
     labels = ("", "batch")  # weights go by their own names
     inputs = [f"{labels[min(i, 1)]}.{name}".strip(".") for i, arg in enumerate(args) for name in named_leaves(arg)]
@@ -119,6 +122,8 @@ def _inline(
             outputs = _inline(program, inner, inputs, lines, unroll)
         elif unroll and eqn.primitive.name == "scan" and eqn.params["length"] * len(eqn.params["jaxpr"].eqns) <= LONG:
             outputs = _unroll(program, eqn, inputs, lines)
+        elif eqn.primitive.name == "cond" and _can_choose(eqn):
+            outputs = _choose(program, eqn, inputs, lines, unroll)
         else:
             outputs = _add(program, eqn.primitive.name, _bind(eqn), inputs, lines, len(eqn.outvars), eqn)
         for number, variable in (*zip(inputs, eqn.invars, strict=True), *zip(outputs, eqn.outvars, strict=True)):
@@ -167,6 +172,20 @@ def _unroll(program: Program, eqn: JaxprEqn, inputs: list[int], lines: tuple[str
     rows = rows[::-1] if eqn.params["reverse"] else rows
     stack = lambda *parts: [jnp.stack(parts)]
     return [*carry, *(_add(program, "stack", stack, list(column), lines)[0] for column in zip(*rows, strict=True))]
+
+
+def _can_choose(eqn: JaxprEqn) -> bool:
+    """Whether both branches can be computed and one be taken: they are short, and give arrays."""
+    plain = all(not jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key) for v in eqn.outvars)
+    return plain and sum(unrolled_length(branch.jaxpr) for branch in eqn.params["branches"]) <= LONG
+
+
+def _choose(program: Program, eqn: JaxprEqn, inputs: list[int], lines: tuple[str, ...], unroll: bool) -> list[int]:
+    """Every branch of a cond, and of their results those of one."""
+    which, *given = inputs
+    results = [_inline(program, branch, given, lines, unroll) for branch in eqn.params["branches"]]
+    take = lambda which, *cases: [jax.lax.select_n(which, *cases)]
+    return [_add(program, "cond", take, [which, *cases], lines)[0] for cases in zip(*results, strict=True)]
 
 
 def record(program: Program, args: list[Any]) -> dict[int, Point]:

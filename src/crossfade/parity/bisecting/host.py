@@ -1,20 +1,47 @@
-"""What a half that runs in Python computes: the values of its variables, line by line."""
+"""What a half that runs in Python computes: the values of its variables, line by line, function by function.
+
+A JAX half runs so too, without `jit`: its arrays are then numbers, but for those inside of `vmap` and the like.
+"""
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 
 from ...bridge.libraries import named_leaves
-from ...bridge.source_lines import is_users
+from ...bridge.source_lines import is_search, is_users
 from .points import Point
 
 LARGE = 100_000  # elements: variables above are not looked at
 MOST = 20_000  # points
+
+
+@dataclass(eq=False)
+class Function:
+    """One call of a function of the user's: what it was given, what its variables came to hold, what it called and
+    what it gave. `begin` and `end` are times, and the numbers of points are: in their order all was computed."""
+
+    name: str
+    begin: int
+    parameters: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()  # the caller's
+    given: dict[str, np.ndarray] = field(default_factory=dict)
+    held: list[Point] = field(default_factory=list)
+    calls: list["Function"] = field(default_factory=list)
+    returned: list[Point] = field(default_factory=list)
+    end: int = sys.maxsize
+
+    def __iter__(self) -> Iterator["Function"]:
+        """With all that is called from it."""
+        yield self
+        for call in self.calls:
+            yield from call
 
 
 class HostValues:
@@ -22,9 +49,13 @@ class HostValues:
 
     def __init__(self):
         self.points: dict[int, Point] = {}
+        self.root = Function("", 0)
         self._seen: dict[tuple[int, str], np.ndarray] = {}
+        self._same: dict[tuple[int, str], Any] = {}  # objects that cannot change, as they were last
         self._lines: dict[int, int] = {}
         self._frames: list[FrameType] = []  # kept, so that the names of frames stay their own
+        self._functions: dict[int, Function] = {}
+        self._time = 0
         self._before: Any = None
 
     def __enter__(self) -> "HostValues":
@@ -35,58 +66,98 @@ class HostValues:
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
 
+    def _now(self) -> int:
+        self._time += 1
+        return self._time
+
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         if not is_users(frame.f_code.co_filename) or len(self.points) > MOST:
             return None
+        if id(frame) in self._functions:  # a generator goes on
+            return self._step
         self._frames.append(frame)
+        code = frame.f_code
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        own = Function(code.co_name, self._now(), parameters, _lines(frame.f_back))
         for name, value in frame.f_locals.items():  # arguments are not computed here
             for path, array in _arrays(value, name):
-                self._seen[id(frame), path] = array
+                self._seen[id(frame), path] = own.given[path] = array
+        self._functions[id(frame)] = own
+        self._caller(frame).calls.append(own)
         self._lines[id(frame)] = frame.f_lineno
         return self._step
+
+    def _caller(self, frame: FrameType) -> Function:
+        outer = frame.f_back
+        while outer is not None:
+            if id(outer) in self._functions:
+                return self._functions[id(outer)]
+            outer = outer.f_back
+        return self.root
 
     def _step(self, frame: FrameType, event: str, value: Any) -> Any:
         line = self._lines.get(id(frame), frame.f_lineno)
         self._lines[id(frame)] = frame.f_lineno
+        own = self._functions[id(frame)]
         for name, held in list(frame.f_locals.items()):
+            if isinstance(held, jax.Array | bool | int | float):
+                if self._same.get((id(frame), name), self) is held:
+                    continue
+                self._same[id(frame), name] = held
             for path, array in _arrays(held, name):
                 before = self._seen.get((id(frame), path))
                 if before is None or not _identical(before, array):
                     self._seen[id(frame), path] = array
-                    self._add(path, array, frame, line)
+                    own.held.append(self._add(path, array, frame, line))
         if event == "return":
             for path, array in _arrays(value, ""):
                 name = f"return of {frame.f_code.co_name}" + (f": {path}" if path else "")
-                self._add(name, array, frame, frame.f_lineno)
+                own.returned.append(self._add(name, array, frame, frame.f_lineno))
+            own.end = self._now()
         return self._step
 
-    def _add(self, name: str, array: np.ndarray, frame: FrameType, line: int) -> None:
-        lines, outer = [f"{frame.f_code.co_filename}:{line}"], frame.f_back
-        while outer is not None:
-            if is_users(outer.f_code.co_filename):
-                lines.append(f"{outer.f_code.co_filename}:{outer.f_lineno}")
-            outer = outer.f_back
-        number = len(self.points)
-        self.points[number] = Point(number, name, array, tuple(lines))
+    def _add(self, name: str, array: np.ndarray, frame: FrameType, line: int) -> Point:
+        number = self._now()
+        point = Point(number, name, array, (f"{frame.f_code.co_filename}:{line}", *_lines(frame.f_back)))
+        self.points[number] = point
+        return point
+
+
+def _lines(frame: FrameType | None) -> tuple[str, ...]:
+    """The user's lines from a frame outwards."""
+    lines = []
+    while frame is not None and not is_search(frame.f_code.co_filename):
+        if is_users(frame.f_code.co_filename):
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back
+    return tuple(lines)
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, np.ndarray]]:
     """The arrays and numbers in a variable, by path."""
-    if isinstance(value, str | bytes | type) or callable(value):
+    if isinstance(value, str | bytes | type) or (callable(value) and not isinstance(value, jax.Array)):
         return
-    if not isinstance(value, bool | int | float | np.ndarray | np.generic | torch.Tensor | dict | tuple | list):
+    kinds = bool | int | float | np.ndarray | np.generic | torch.Tensor | jax.Array | dict | tuple | list
+    if not isinstance(value, kinds):
         return
     try:
         named = named_leaves(value)
     except (TypeError, ValueError):
         return
     for path, leaf in named.items() if len(named) <= 200 else ():
-        if isinstance(leaf, torch.Tensor):
-            leaf = leaf.detach().numpy() if leaf.layout is torch.strided and not leaf.is_complex() else None
-        if isinstance(leaf, bool | int | float | np.ndarray | np.generic) and not isinstance(leaf, jax.Array):
-            array = np.array(leaf)
-            if array.dtype.kind in "biuf" and 0 < array.size <= LARGE:
-                yield ".".join(filter(None, (name, path))), array
+        if (array := _array(leaf)) is not None and array.dtype.kind in "biuf" and 0 < array.size <= LARGE:
+            yield ".".join(filter(None, (name, path))), array
+
+
+def _array(leaf: Any) -> np.ndarray | None:
+    if isinstance(leaf, jax.core.Tracer):
+        return None
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().numpy().copy() if leaf.layout is torch.strided and not leaf.is_complex() else None
+    if isinstance(leaf, jax.Array):
+        keys = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if keys else leaf)
+    return np.array(leaf) if isinstance(leaf, bool | int | float | np.ndarray | np.generic) else None
 
 
 def _identical(a: np.ndarray, b: np.ndarray) -> bool:

@@ -35,6 +35,16 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a[~same] - b[~same]).max() / max(finite.max(initial=0.0), np.finfo(np.float64).tiny))
 
 
+def same_numbers(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal, in the same order where the shape is the same."""
+    if a.size != b.size:
+        return False
+    if a.shape == b.shape:
+        return distance(np.asarray(a, np.float64).ravel(), np.asarray(b, np.float64).ravel()) <= EQUAL
+    x, y = multiset(a), multiset(b)
+    return x.size == y.size and distance(x, y) <= EQUAL
+
+
 class Index:
     """The values of one half, to be found by their numbers. With `parts` the members of a stack are found too: what is
     a list of modules in torch is one vmapped module in JAX."""

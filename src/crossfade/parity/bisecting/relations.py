@@ -36,6 +36,10 @@ def relation(ours: np.ndarray, theirs: np.ndarray, sizes: Iterable[int]) -> str:
                 return f"JAX is exactly {n} times torch, the size of an axis: a sum for a mean"
             if abs(value * n - 1) < 1e-8:
                 return f"JAX is exactly 1/{n} of torch, the size of an axis: a mean for a sum"
+        for n in sorted({s for s in sizes if s > 2}) if value else ():
+            for words, other in ((f"{n * n}", n * n), (f"1/{n * n}", 1 / n**2)):
+                if abs(value / other - 1) < 1e-8:
+                    return f"JAX is {words} times torch, the square of the size of an axis"
         return f"JAX is {value:.10g} times torch" if finite.sum() > 1 or _plain(value) else _apart(a, b)
     shift = b[finite] - a[finite]
     if finite.all() and a.size > 1 and np.ptp(shift) <= 1e-9 * max(np.abs(a).max(), np.abs(b).max()):

@@ -13,14 +13,16 @@ from ..checking import find_mapping
 from ..side_torch import Quantities
 from ..twin import LEVELS, Twin
 from .causes import Cause
+from .cotangents import Stopped, stopped_in_one_half
 from .divergence import Divergence, Place
 from .gradients import gradient_cause
 from .inputs import InputCause, input_causes
 from .points import Point
+from .reasons import Blamed, Reasons
 from .relations import jax_place, relation, torch_place
 from .training import by_leaves, by_rate, optimizer_place, training_causes
 from .trial import Leaf, Trial, quiet
-from .values import Blamed, Guilty, Values
+from .values import PASSING, Guilty, Values
 from .watching import Call
 
 
@@ -139,7 +141,7 @@ class Search:
             None,
             names(self.apart),
             names(self.trial.agreeing(self.found)),
-            told.notes,
+            (*told.notes, *(() if self.values is None else self.values.program.notes)),
         )
 
     def _paired(self) -> Values:
@@ -151,25 +153,26 @@ class Search:
 
     def _values(self) -> _Told:
         values = self._paired()
+        reasons = Reasons(values)
         if (odd := self._structure()) is not None:
             return odd
         told = all(quantity in ("info", "metrics") for quantity, _ in self.apart) or not values.region
         if told and (found := values.returned()) is not None:
             return self._returned(*found)
         guilty = values.guilty()
-        if guilty is not None and (blamed := values.cause(guilty)) is not None:
+        if guilty is not None and (blamed := reasons.cause(guilty)) is not None:
             return self._told(guilty, blamed)
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
         late = guilty is None or _is_late(values, guilty)
-        if (found := values.stale() or values.exchanged()) is not None or (
-            late and (found := values.cause_anywhere() or values.exchanged()) is not None
+        if (found := reasons.stale() or reasons.exchanged()) is not None or (
+            late and (found := reasons.cause_anywhere() or reasons.exchanged()) is not None
         ):
             return self._at(*found)
         if (told := self._inputs()) is not None:
             return told
         if late and (first := values.partly_guilty()) is not None:
-            return self._told(first, values.cause(first))
+            return self._told(first, reasons.cause(first))
         if (found := values.returned()) is not None:
             return self._returned(*found)
         return self._told(guilty, None) if guilty is not None else self._first_suspect()
@@ -233,6 +236,8 @@ class Search:
             return "sign", compared
         if " times torch" in compared:
             return self._constant(guilty) or ("factor", compared)
+        if (words := self._paired().left_out(guilty)) != "":
+            return "left out", f"left out in JAX: {words}"
         if (words := self._paired().operands_apart(guilty)) != "":
             return "operand", f"other operands: {words}"
         if " plus " in compared:
@@ -282,6 +287,11 @@ class Search:
         values = self._paired()
         own = {p.number for p in values.points.values() if p.name in cause.names}
         reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
+        while reader is not None and reader.operation in PASSING:  # what is made of it comes after
+            later = next((p for p in values.points.values() if reader.number in p.reads and p.lines), None)
+            if later is None:
+                break
+            reader = later
         torch = None if reader is None else torch_place(reader)
         return _Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
 
@@ -296,15 +306,31 @@ class Search:
     def _gradients(self) -> _Told:
         values = self._paired()
         if (found := gradient_cause(values)) is None:
-            return _remarked(self._leaves_without_gradient())
+            stopped = stopped_in_one_half(values, self.found)
+            return _remarked(self._leaves_without_gradient()) if stopped is None else self._stopped(stopped)
         _, point, cause, line = found
         partners = [values.jax_points[n] for n in values.matched[point.number] if values.jax_points[n].lines]
         stops = [p for p in partners if p.operation == "stop_gradient"]
         theirs = next(iter(stops or partners), None)
         if not stops and np.ptp(point.value) == 0:  # zeros are everywhere
             theirs = self._reader_in_jax({values.points[n].name for n in point.reads})
-        place = torch_place(point)
-        return _Told(replace(place, where=line or place.where), jax_place(theirs), cause.kind, cause.text)
+        there, place = jax_place(theirs), torch_place(point)
+        if cause.kind == "detach" and not stops and (own := stopped_in_one_half(values, self.found, stops_alone=True)):
+            there = self._stopped(own).jax
+        return _Told(replace(place, where=line or place.where), there, cause.kind, cause.text)
+
+    def _stopped(self, found: Stopped) -> _Told:
+        """The equation, and the torch call that gave the same value."""
+        values = self._paired()
+        there = jax_place(found.point)
+        numbers = [n for n, partners in values.matched.items() if found.point.number in partners]
+        ours = next((values.points[n] for n in numbers if values.points[n].lines), None)
+        return _Told(
+            None if ours is None else torch_place(ours),
+            None if there is None else replace(there, where=found.line or there.where),
+            "detach",
+            found.text,
+        )
 
     def _leaves_without_gradient(self) -> _Told:
         """Parameters that one half gives no gradient."""
@@ -339,7 +365,8 @@ class Search:
             with cause.while_running:
                 healed = self.trial.heals(twin=cause.twin)
             if healed:
-                return _Told(place, None, cause.kind, cause.text)
+                own = Place("clip_grad_norm_", cause.line) if cause.line else place
+                return _Told(own, None, cause.kind, cause.text)
         found = by_rate(self.trial, self.found) or self.known
         return None if found is None else _Told(place, None, *found)
 

@@ -1,5 +1,6 @@
 """Causes of updates that differ: the optimiser's settings and kind, clipping, idle parameters, memory that is lost."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ...bridge.source_lines import is_users
 from ..side_torch import Quantities, make_optimizer
 from ..twin import Twin
 from .trial import Trial
@@ -37,6 +39,7 @@ class TrainingCause:
     text: str
     twin: Twin
     while_running: AbstractContextManager[Any]
+    line: str = ""  # the user's, where it is not that of the optimiser
 
 
 def training_causes(trial: Trial) -> Iterator[TrainingCause]:
@@ -47,7 +50,7 @@ def training_causes(trial: Trial) -> Iterator[TrainingCause]:
     own = make_optimizer(trial.twin, module)
     for kind, text, change in (*_settings(own), *_classes(own), *_memory(), *_rates(own)):
         yield TrainingCause(kind, text, _with(trial.twin, change), nullcontext())
-    yield from _clipping(trial.twin)
+    yield from _clipping(trial)
 
 
 def _with(twin: Twin, change: Callable[[Optimizer], Optimizer]) -> Twin:
@@ -248,8 +251,13 @@ def _zeroed(optimizer: Optimizer) -> Optimizer:
     return optimizer
 
 
-def _clipping(twin: Twin) -> Iterator[TrainingCause]:
+def _clipping(trial: Trial) -> Iterator[TrainingCause]:
     """Other ways to clip, while the torch half runs."""
+    lines: list[str] = []
+    norms = _norms(trial, lines)
+    if not norms:
+        return
+    together = float(np.linalg.norm(norms))
     kinds = {
         "clipping: JAX adds no epsilon to the norm": _clip_without_eps,
         "clipping: JAX clips each tensor by its own norm": _clip_each,
@@ -258,8 +266,42 @@ def _clipping(twin: Twin) -> Iterator[TrainingCause]:
         "clipping: JAX does not clip": lambda parameters, max_norm, *_, **__: torch.zeros(()),
         "clipping: JAX divides by the norm even where it is small": _clip_always,
     }
+    if len(norms) > 1:
+        text = f"clipping: JAX has one norm for all, torch {len(norms)} norms"
+        kinds |= {
+            text: _clip_together(together, 1e-6),
+            f"{text}, and JAX adds no epsilon": _clip_together(together, 0.0),
+        }
     for text, function in kinds.items():
-        yield TrainingCause("clipping", text, twin, patch.object(nn.utils, "clip_grad_norm_", function))
+        doing = patch.object(nn.utils, "clip_grad_norm_", function)
+        yield TrainingCause("clipping", text, trial.twin, doing, next(iter(lines), ""))
+
+
+def _norms(trial: Trial, lines: list[str]) -> list[float]:
+    """What torch clips by, call by call, while nothing is clipped; and the user's lines that call it."""
+    norms: list[float] = []
+
+    def see(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
+        norm = _norm(_grads(list(parameters)))
+        norms.append(float(norm))
+        frame = sys._getframe(1)
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        lines.extend([] if frame is None else [f"{frame.f_code.co_filename}:{frame.f_lineno}"])
+        return norm
+
+    with patch.object(nn.utils, "clip_grad_norm_", see):
+        trial.attempt()
+    return norms
+
+
+def _clip_together(norm: float, eps: float) -> Callable[..., Tensor]:
+    def clip(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
+        for g in _grads(list(parameters)):
+            g.mul_(min(max_norm / (norm + eps), 1.0))
+        return torch.tensor(norm)
+
+    return clip
 
 
 def _grads(parameters: Any) -> list[Tensor]:

@@ -142,11 +142,12 @@ class Trial:
         done = self.attempt(changes, **others)
         return NEVER if done is None else len(self.differences(done[0]))
 
-    def differences(self, found: Quantities) -> list[Leaf]:
-        """What differs from the JAX half."""
+    def differences(self, found: Quantities, expected: Quantities | None = None) -> list[Leaf]:
+        """What differs from the JAX half, or from what it might give."""
         apart: list[Leaf] = []
-        for quantity in (*found, *(name for name in self.expected if name not in found)):
-            ours, theirs = found.get(quantity, {}), self.expected.get(quantity)
+        expected = self.expected if expected is None else expected
+        for quantity in (*found, *(name for name in expected if name not in found)):
+            ours, theirs = found.get(quantity, {}), expected.get(quantity)
             if theirs is None or quantity not in found:
                 if self.levels.jax.unread is None:
                     apart.append((quantity, ""))

@@ -16,14 +16,17 @@ from ..arrays import jax_tree, leaves, precision
 from ..env import copy_state
 from ..levels import Levels
 from ..twin import Twin
+from .differences import said
 from .divergence import Divergence, Place
 from .equations import Equation, Program, record, trace
 from .host import HostValues
 from .pairing import Index
 from .points import Point, ancestors
 from .relations import jax_place, relation
+from .variables import Parting, equal as _equal, parting
 
 SUSPECTS, CANDIDATES = 400, 30
+SMALL = 1500  # equations that are searched for a cause alone
 RANDOM = ("random_bits", "threefry2x32", "random_split", "random_fold_in")
 
 
@@ -82,12 +85,6 @@ def _apart(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> list[s
     return [n for n in names if n not in ours or n not in theirs or not _equal(ours[n], theirs[n])]
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    if a.shape != b.shape:
-        return False
-    return bool(np.allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), 1e-9, 1e-12, equal_nan=True))
-
-
 class _Search:
     def __init__(
         self,
@@ -104,21 +101,50 @@ class _Search:
         self.ours, self.function, self.args = ours, function, args
 
     def search(self) -> Divergence:
-        """The equation and the variable that belong together, and what turns one into the other."""
+        """The first variable that differs; where that is not explained, the equation and the variable that belong
+        together, and what turns one into the other."""
+        parted = self._parting()
+        if parted is None:
+            return self._by_equations()
+        ours, theirs = parted.ours, parted.theirs
+        kind, cause = said(parted.name, ours.value, theirs.value, parted.known)
+        compared = relation(ours.value, theirs.value, ours.value.shape)
+        places = (Place(_word(p), p.where, "", p.lines) for p in (ours, theirs))
+        told = self._told(*places, kind, cause, compared)
+        if kind:
+            return told
+        deeper = self._by_equations(SMALL)
+        return deeper if deeper.kind else told
+
+    def _parting(self) -> Parting | None:
+        """Functions and variables of the same name, with the JAX half run line by line too."""
+        theirs = HostValues()
+        try:
+            with jax.disable_jit(), theirs:
+                self.function(*self.args)
+        except Exception:  # without `jit` the user's code may raise anything: there is another search
+            return None
+        return parting(self.host.root, theirs.root)
+
+    def _by_equations(self, longest: int | None = None) -> Divergence:
+        """The search in JAX's equations, unless there are more than some number."""
         try:
             self.program = trace(self.function, *self.args)
+            if longest is not None and len(self.program.equations) > longest:
+                return self._told(None, None)
             self.points = record(self.program, jax.tree.leaves(self.args))
         except Exception as error:  # a half may run on the host in parts, and raise anything when it is traced
             return self._told(self._host_place(), None, notes=(f"JAX could not trace it: {type(error).__name__}",))
         self.index = Index(self.host.points.values())
+        notes = self.program.notes
         found = self._guilty() or self._random()
         if found is None:
-            return self._told(self._host_place(), self._output_place())
+            return self._told(self._host_place(), self._output_place(), notes=notes)
         point, variable = found
         kind, cause = self._cause(point, variable)
         compared = relation(variable.value, point.value, variable.value.shape)
         return self._told(
-            Place(_word(variable), variable.where, "", variable.lines), jax_place(point), kind, cause, compared
+            Place(_word(variable), variable.where, "", variable.lines), jax_place(point), kind, cause, compared, notes
         )
 
     def _told(
@@ -282,9 +308,9 @@ def _alternatives(
     values = [points[n].value if n in points else np.asarray(program.constants.get(n, 0)) for n in equation.inputs]
     own = points[equation.outputs[0]].value
     name = equation.name
-    if own.dtype.kind == "b":
+    if own.dtype.kind == "b" and own.size > 1:
         yield "mask", f"the result of {name} is inverted in JAX", ~own
-    else:
+    elif own.dtype.kind != "b":
         yield "sign", f"the result of {name} has the other sign in JAX", -own
         for by in (-1, 1):
             yield "constant", f"the result of {name} is {'one higher' if by < 0 else 'one lower'} in JAX", own + by
@@ -293,9 +319,6 @@ def _alternatives(
             yield "factor", f"the result of {name} is {1 / factor:g} times the host's in JAX", own * factor
     for family, kind in ((COMPARISONS, "comparison"), (BINARY, "operation")):
         if name in family and len(values) == 2:
-            for other, function in family.items():
-                if other != name:
-                    yield kind, f"the {kind}: host {other}, JAX {name}", function(*values)
             for at in (0, 1):
                 for by in (-1, 1):
                     moved = [v + by if i == at and v.dtype.kind != "b" else v for i, v in enumerate(values)]
@@ -304,6 +327,9 @@ def _alternatives(
                         f"operand {at + 1} of {name} is {'one higher' if by < 0 else 'one lower'} in JAX",
                         family[name](*moved),
                     )
+            for other, function in family.items():
+                if other != name:
+                    yield kind, f"the {kind}: host {other}, JAX {name}", function(*values)
             for at in (0, 1):
                 yield "left out", f"{name} is only in JAX", values[at]
     if name == "clamp":

@@ -1,0 +1,130 @@
+"""How one array became another: the usual causes, read off the numbers of the host's value and JAX's."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .variables import equal
+
+EPSILONS = (1e-3, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
+Said = tuple[str, str]  # kind and words
+
+
+def said(name: str, ours: np.ndarray, theirs: np.ndarray, known: dict[str, np.ndarray]) -> Said:
+    """The first that fits; empty where nothing does. `known` are other values of the host, by name."""
+    if ours.shape != theirs.shape:
+        return "shape", f"the shape of {name}: host {ours.shape}, JAX {theirs.shape}"
+    if ours.dtype.kind == "u" and ours.dtype.itemsize >= 4:
+        return "key", f"the key {name} is another in JAX"
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    if a.size == 1:
+        return _number(name, ours, float(a.flat[0]), float(b.flat[0]), known)
+    for found in (_constant(name, ours, a, b), _order(name, a, b), _numbers(name, a, b)):
+        if found is not None:
+            return found
+    return next(_others(name, a, b, known), None) or _part(name, a, b) or _rows(name, a, b) or ("", "")
+
+
+def _number(name: str, ours: np.ndarray, a: float, b: float, known: dict[str, np.ndarray]) -> Said:
+    """One number says little: only what is hardly by chance."""
+    if ours.dtype.kind == "f":
+        if a == -b:
+            return "sign", f"{name} has the other sign in JAX"
+        others = [n for n, v in known.items() if v.size == 1 and abs(float(v.flat[0]) - b) <= 1e-9 * abs(b) and b]
+        if others:
+            return "operand", f"JAX has {others[0]} for {name}"
+    elif ours.dtype.kind in "iu" and abs(a - b) == 1:
+        return "constant", f"{name} is one {'higher' if b > a else 'lower'} in JAX"
+    return "", ""
+
+
+def _constant(name: str, ours: np.ndarray, a: np.ndarray, b: np.ndarray) -> Said | None:
+    if ours.dtype.kind == "b":
+        if equal(a, 1 - b):
+            return "mask", f"{name} is inverted in JAX"
+        words = "true wherever the host's is, and elsewhere too" if (b >= a).all() else ""
+        words = words or ("true in fewer places than the host's" if (b <= a).all() else "")
+        return ("mask", f"{name} is {words} in JAX") if words else None
+    for side, other, x, y in (("JAX", "the host", a, b), ("the host", "JAX", b, a)):
+        if np.ptp(y) == 0 and (np.ptp(x) > 0 or x.size == 1) and y.flat[0] in (0, 1) and not equal(x, y):
+            return "left out", f"{name} is {'zero' if y.flat[0] == 0 else 'one'} everywhere in {side}, not in {other}"
+        if np.ptp(y) == 0 and np.ptp(x) > 0:
+            return "constant", f"{name} is {y.flat[0]:g} everywhere in {side}, not in {other}"
+    return None
+
+
+def _order(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
+    if not equal(np.sort(a, None), np.sort(b, None)):
+        return None
+    for axis in range(a.ndim):
+        if equal(np.flip(a, axis), b):
+            return "order", f"{name} is in reversed order along axis {axis} in JAX"
+        for by in (-2, -1, 1, 2):
+            if equal(np.roll(a, by, axis), b):
+                words = f"by {abs(by)} {'back' if by < 0 else 'on'}"
+                return "order", f"{name} is shifted {words} along axis {axis} in JAX"
+    if a.ndim > 1 and a.shape == a.T.shape and equal(a.T, b):
+        return "transposed", f"{name} is transposed in JAX"
+    return "order", f"the numbers of {name} stand in another order in JAX"
+
+
+def _numbers(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
+    if equal(-a, b):
+        return "sign", f"{name} has the other sign in JAX"
+    moved = a != 0
+    if moved.any() and equal(a[~moved], b[~moved]):
+        ratio = b[moved] / a[moved]
+        if np.ptp(ratio) <= 1e-6 * np.abs(ratio).max() and (ratio.size > 1 or ratio[0] in (0.5, 2.0)):
+            return "factor", f"{name} in JAX is {ratio.mean():.8g} times the host's"
+    shift = b - a
+    if np.ptp(shift) <= 1e-9 * max(np.abs(a).max(), np.abs(b).max()):
+        return "constant", f"{name} in JAX is the host's plus {shift.mean():.8g}"
+    for x, y, side in ((a, b, "JAX"), (b, a, "the host")):
+        if equal(x.astype(np.float32).astype(np.float64), y) or equal(x, y.astype(np.float32).astype(np.float64)):
+            return "cast", f"{name} is rounded to float32 in one half"
+        if equal(np.abs(x), y):
+            return "abs", f"{side} takes the absolute value of {name}"
+        if equal(np.clip(x, y.min(), y.max()), y):
+            return "clamp", f"{side} keeps {name} within {y.min():g} and {y.max():g}, the other half does not"
+        for eps in EPSILONS:
+            if equal(np.sqrt(np.maximum(x**2 - eps, 0)) + eps, y):
+                return "eps", f"{name}: {eps:g} is added beside the root in {side}, under it in the other half"
+    if np.abs(shift).max() == 1 and equal(shift, np.round(shift)):
+        return "constant", f"{name} is {'lower' if (shift <= 0).all() else 'higher'} by one in JAX, in some places"
+    if np.allclose(a, b, 1e-5, 1e-7):
+        return "cast", f"{name} differs by rounding alone, more than that of float64"
+    return None
+
+
+def _others(name: str, a: np.ndarray, b: np.ndarray, known: dict[str, np.ndarray]) -> Iterator[Said]:
+    """Another of the host's values, wholly or in part."""
+    alike = {n: np.asarray(v, np.float64) for n, v in known.items() if v.shape == a.shape}
+    for other, value in alike.items():
+        if equal(value, b):
+            yield "operand", f"JAX has {other} for {name}"
+    for other, value in alike.items():
+        for words, y in ((other, value), (f"{other} of another row", np.roll(value, 1, 0) if value.ndim else value)):
+            taken = np.isclose(y, b, 1e-9, 1e-12) & ~np.isclose(a, b, 1e-9, 1e-12)
+            if taken.any() and np.ptp(y[taken]) > 0 and (taken | np.isclose(a, b, 1e-9, 1e-12)).all():
+                yield "operand", f"JAX has {words} for {name} in {int(taken.sum())} of {b.size} places"
+
+
+def _part(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
+    """Zero in one half where it is not in the other, and equal elsewhere."""
+    apart = ~np.isclose(a, b, 1e-9, 1e-12)
+    for side, x in (("JAX", b), ("the host", a)):
+        if apart.any() and not apart.all() and not x[apart].any():
+            return "mask", f"{name} is zero in {side} in {int(apart.sum())} of {a.size} places, in the other half not"
+    return None
+
+
+def _rows(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
+    if a.ndim and len(a) > 1 and equal(np.broadcast_to(a[:1], a.shape), b):
+        return "operand", f"JAX has the first row of {name} for all rows"
+    if a.ndim > 1:
+        x, y = a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1])
+        with np.errstate(all="ignore"):
+            ratio = y / x
+        if np.isfinite(ratio).all() and (np.ptp(ratio, 1) <= 1e-9 * np.abs(ratio).max(1)).all():
+            return "factor", f"each row of {name} is scaled by a number of its own in JAX"
+    return None

@@ -1,0 +1,231 @@
+"""Why a call gives something else than JAX: the usual causes, tried one after another at the place that was found, or
+at places where a change makes the difference vanish."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .causes import Cause, put, usual_causes
+from .pairing import EQUAL, distance, same_numbers
+from .points import Point
+from .values import ATTRIBUTES, PASSING, Guilty, Values
+from .watching import Call, Change
+
+OTHERS = 60  # values that are tried for an operand
+
+
+@dataclass(frozen=True, eq=False)
+class Blamed:
+    """A cause and the point it belongs to."""
+
+    point: Point
+    cause: Cause
+
+
+class Reasons:
+    """Tries causes on the values of a level."""
+
+    def __init__(self, values: Values):
+        self.values, self.trial, self.watch = values, values.trial, values.watch
+        self.points, self.calls = values.points, values.calls
+
+    def cause(self, guilty: Guilty) -> "Blamed | None":
+        """What makes the guilty call give JAX's numbers. An operand whose numbers JAX has only in another order may
+        be wrong itself: that is looked at first, and is then the place."""
+        for number in guilty.point.reads:
+            maker = self.calls.get(self.points[number].call)
+            if maker is None or not guilty.whole or not self.values.has_partner(number):
+                continue
+            if not self._in_order(number) or self._changes_nothing(maker, number):
+                for cause in usual_causes(maker):
+                    if self.trial.heals({maker.number: cause.change}):
+                        return Blamed(self.points[number], cause)
+        target = None if guilty.jax is None else guilty.jax.value
+        for cause in usual_causes(guilty.call):
+            if self._explains(guilty.call, cause, target, guilty.whole):
+                return Blamed(guilty.point, cause)
+        for cause in (
+            *self._in_jax_layout(guilty.call),
+            *self._moved_factor(guilty.call),
+            *self._other_operands(guilty.call),
+        ):
+            if self._explains(guilty.call, cause, target, guilty.whole):
+                return Blamed(guilty.point, cause)
+        return None
+
+    def _changes_nothing(self, call: Call, number: int) -> bool:
+        """Whether a call gave what it was given: JAX may do something else there that does not show in the values."""
+        x = self.watch.number_of(call.args[0]) if call.args else None
+        if x is None or x == number or call.name in PASSING:
+            return False
+        return same_numbers(self.points[x].value, self.points[number].value)
+
+    def _in_order(self, number: int) -> bool:
+        """Whether JAX has a value in the same order too."""
+        if self.points[number].operation in ("input", "constant"):
+            return True
+        own = self.points[number].value.astype(np.float64).ravel()
+        partners = (self.values.jax_points[n].value.astype(np.float64).ravel() for n in self.values.matched[number])
+        return any(p.size != own.size or distance(p, own) <= EQUAL for p in partners)
+
+    def _explains(self, call: Call, cause: Cause, target: np.ndarray | None, whole: bool) -> bool:
+        done = self.trial.attempt({call.number: cause.change})
+        if done is None:
+            return False
+        found, side = done
+        if whole:
+            return not self.trial.differences(found)
+        given = side.watch.changed.get(call.number)
+        return target is not None and isinstance(given, Tensor) and same_numbers(given.detach().numpy(), target)
+
+    def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
+        """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone."""
+        for scope in ("line", "function", "module", "call"):
+            seen = set()
+            for call, point in (*self._last, *self.values.suspects[:12]):
+                group = [c for c in self.calls.values() if c.name == call.name and _alike(c, call, scope)]
+                key = tuple(c.number for c in group)
+                if (len(group) < 2 and scope != "call") or key in seen:
+                    continue
+                seen.add(key)
+                for cause, changes in _of_all(call, group):
+                    if self.trial.heals(changes):
+                        return call, point, cause
+        return None
+
+    @cached_property
+    def _last(self) -> list[tuple[Call, Point]]:
+        """The calls that gave what differs."""
+        own = [self.points[n] for n in self.values.roots if self.points[n].call in self.calls]
+        return [(self.calls[p.call], p) for p in own if p.operation not in ATTRIBUTES][:4]
+
+    def stale(self) -> tuple[Call, Point, Cause] | None:
+        """Parameters as they were before the update, at all calls of a line."""
+        for call, point in self.values.suspects[:12] if self.trial.level.startswith("update") else ():
+            changes = {}
+            for other in (c for c in self.calls.values() if c.name == call.name and _alike(c, call, "line")):
+                for at, operand in enumerate(other.args):
+                    own = isinstance(operand, Tensor) and operand is not other.result
+                    name = self.watch.parameter_of(operand) if own else None
+                    if name is not None:
+                        changes[other.number] = put(at, torch.as_tensor(self.trial.weights[name]))
+            if changes and self.trial.heals(changes):
+                text = f"an operand of {call.name}: JAX reads the parameters from before the update"
+                return call, point, Cause("operand", text, next(iter(changes.values())))
+        return None
+
+    def exchanged(self) -> tuple[Call, Point, Cause] | None:
+        """Two calls of one value each, one after the other: in JAX the second comes first."""
+        for call, point in self.values.suspects[:8]:
+            for after in (c for c in self.calls.values() if point.number in c.reads):
+                first, second = call, after
+                if not (_is_unary(first) and _is_unary(second)) or first.number == second.number:
+                    continue
+
+                def late(f, a, k, own=first):
+                    return _again(own, f(*a, **k))
+
+                changes = {first.number: lambda f, a, k: a[0], second.number: late}
+                if self.trial.heals(changes):
+                    text = f"the order: torch {first.name} then {second.name}, JAX {second.name} then {first.name}"
+                    return call, point, Cause("order", text, late)
+        return None
+
+    def _in_jax_layout(self, call: Call) -> Iterator[Cause]:
+        """Operands whose elements stand in another order in JAX."""
+        for at, operand in enumerate(call.args):
+            number = self.watch.number_of(operand)
+            if number is None:
+                continue
+            own = self.points[number].value.reshape(-1)
+            for partner in self.values.matched[number]:
+                value = self.values.jax_points[partner].value
+                if value.size == own.size and not same_numbers(value.reshape(-1), own):
+                    numbers = torch.as_tensor(value.reshape(operand.shape).copy()).to(operand.dtype)
+                    text = f"the elements of operand {at + 1} of {call.name} stand in another order in JAX"
+                    yield Cause("layout", text, put(at, numbers))
+
+    def _moved_factor(self, call: Call) -> Iterator[Cause]:
+        """c x - y and x - c y: a factor on the other operand."""
+        if call.name not in ("add", "sub") or len(call.args) < 2:
+            return
+        for at in (0, 1):
+            number = self.watch.number_of(call.args[at])
+            maker = None if number is None else self.calls.get(self.points[number].call)
+            if maker is None or maker.name not in ("mul", "rmul", "div") or len(maker.args) != 2:
+                continue
+            x, factor = maker.args if isinstance(maker.args[0], Tensor) else maker.args[::-1]
+            if isinstance(factor, int | float):
+                factor = 1 / factor if maker.name == "div" else factor
+
+                def change(f, a, k, x=x, factor=factor, at=at):
+                    pair = (x, factor * a[1]) if at == 0 else (factor * a[0], x)
+                    return f(*pair, *a[2:], **k)
+
+                text = f"the factor {factor:g}: torch on operand {at + 1} of {call.name}, JAX on the other"
+                yield Cause("factor", text, change)
+
+    def _other_operands(self, call: Call) -> Iterator[Cause]:
+        """Another value of the same shape for one operand: inputs first, then what was computed before."""
+        for at, operand in enumerate(call.args):
+            if not isinstance(operand, Tensor):
+                continue
+            own = self.watch.number_of(operand)
+            before = [p for p in self.points.values() if p.number < min(call.points) and p.number != own]
+            alike = [p for p in before if p.value.shape == tuple(operand.shape) and p.number in self._in_jax]
+            alike = [p for p in alike if p.value.dtype.kind == _kind(operand)]
+            named = [p for p in alike if p.name]
+            others = [p for p in alike if not p.name][-OTHERS:]
+            for point in (*named, *reversed(others)):
+                words = f"torch {self.values.describe(own)}, JAX {self.values.describe(point.number)}"
+                text = f"operand {at + 1} of {call.name}: {words}"
+                yield Cause("operand", text, put(at, torch.as_tensor(point.value.copy()).to(operand.dtype)))
+
+    @cached_property
+    def _in_jax(self) -> set[int]:
+        return {n for n in self.points if self.values.has_partner(n)}
+
+
+def _of_all(call: Call, group: list[Call]) -> Iterator[tuple[Cause, dict[int, Change]]]:
+    """Each usual cause of a call, at all calls of a group: by what it means for each of them."""
+    others = {c.number: _by_words(c) for c in group if c.number != call.number}
+    for words, cause in _by_words(call).items():
+        if all(words in causes for causes in others.values()):
+            yield cause, {call.number: cause.change} | {n: causes[words].change for n, causes in others.items()}
+
+
+def _by_words(call: Call) -> dict[tuple[str, str, int], Cause]:
+    """Causes by kind, by their words without numbers, and by how many there were of the same before."""
+    found: dict[tuple[str, str, int], Cause] = {}
+    for cause in usual_causes(call):
+        words = re.sub(r"-?[0-9][0-9.e+-]*", "", cause.text)
+        found[cause.kind, words, sum(key[:2] == (cause.kind, words) for key in found)] = cause
+    return found
+
+
+def _alike(one: Call, other: Call, scope: str) -> bool:
+    if scope == "line":
+        return one.line == other.line and one.lines[:1] == other.lines[:1]
+    if scope == "module":
+        return bool(one.module) and one.module == other.module
+    return scope == "function" or one.number == other.number
+
+
+def _is_unary(call: Call) -> bool:
+    x, out = call.args[0] if call.args else None, call.tensor
+    return isinstance(x, Tensor) and out is not None and x.shape == out.shape and out is not x
+
+
+def _again(call: Call, x: Tensor) -> Tensor:
+    """A recorded call on another first argument."""
+    function = getattr(torch.nn.functional, call.name, None) or getattr(torch, call.name)
+    return function(x, *call.args[1:], **call.kwargs)
+
+
+def _kind(tensor: Tensor) -> str:
+    return "f" if tensor.is_floating_point() else "b" if tensor.dtype is torch.bool else "i"
