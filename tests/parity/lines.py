@@ -7,15 +7,19 @@ the one it stands for.
 import hashlib
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import jax
 
+from crossfade import random
 from crossfade.bridge.source_lines import is_search, is_users
 from crossfade.parity.bisecting.host import _arrays
 
 PLUMBING = ("patched.<locals>.call", "within.<locals>.<lambda>")
+RANDOM = str(Path(random.__file__).parent)  # it computes in memory that is not set before
+MANY = 2000  # events
 Event = tuple[str, str, str]  # line, variable or "", value
 
 
@@ -40,7 +44,8 @@ class Steps:
         return self
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not is_users(frame.f_code.co_filename) or frame.f_code.co_qualname in PLUMBING:
+        file_name = frame.f_code.co_filename
+        if not is_users(file_name) or file_name.startswith(RANDOM) or frame.f_code.co_qualname in PLUMBING:
             return None
         self._kept.append(frame)
         for name, value in frame.f_locals.items():
@@ -86,9 +91,18 @@ def first_lines(clean: Callable[[], Any], wrong: Callable[[], Any]) -> set[tuple
         return set()
     found = set()
     exchanged = runs[0].frames[at][0] is not runs[1].frames[at][0] and any(run.frames[at][2] for run in runs)
-    for run in runs:
+    for run, other in (runs, runs[::-1]):
         code, lines, _ = run.frames[at]
         own = {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
         own = {f"{code.co_filename}:{line}" for line in own} if exchanged else set()
         found |= {("line", (line, *lines[1:])) for line in own | {lines[0]}}
+        found |= {("line", lines) for lines in _alone(run, at, other)}
     return found
+
+
+def _alone(run: Steps, at: int, other: Steps) -> list[tuple[str, ...]]:
+    """Lines of the function that one run alone goes through, until it comes to where the other one is."""
+    own = [i for i in range(at, min(at + MANY, len(run.events))) if not run.events[i][1]]
+    ends = next((n for n, i in enumerate(own) if run.events[i][0] == other.events[at][0]), len(own))
+    code, theirs = run.frames[at][0], {event[0] for event in other.events}
+    return [run.frames[i][1] for i in own[:ends] if run.frames[i][0] is code and run.events[i][0] not in theirs]

@@ -375,10 +375,11 @@ def iqn_replay(bug: str | None = None) -> Twin:
 
     def drawn(replay, choice, turns, config):
         right = replay_jax.sample
-        earlier = replay._replace(observation=jnp.roll(replay.observation, 1, 2))
         if bug == "windows a row too early":
+            earlier = replay._replace(observation=jnp.roll(replay.observation, 1, 2))
             return right(earlier, choice, turns, config)
         if bug == "next state a row too early":
+            earlier = replay._replace(observation=jnp.roll(replay.observation, 1, 2))
             found, ready = right(replay, choice, turns, config)
             return found._replace(next_state=right(earlier, choice, turns, config)[0].next_state), ready
         if bug == "rewards summed across the end of an episode":

@@ -23,6 +23,7 @@ from lines import __file__ as lines_file, first_lines
 from mutants import Mutant
 from torch.utils._pytree import tree_map
 
+from crossfade.bridge.jaxprs import unrolled_length
 from crossfade.bridge.source_lines import line_text
 from crossfade.parity import Twin
 from crossfade.parity.arrays import jax_tree, leaves, precision
@@ -37,6 +38,7 @@ from crossfade.parity.env import copy_state
 from crossfade.parity.levels import Levels
 from crossfade.random import random_numpy
 
+MANY = 4000  # equations: worlds with more are compared by their lines alone
 Chain = tuple[str, ...]  # the user's lines that led to an operation, the innermost first
 Site = tuple[str, Chain]  # the name of an operation, and its lines
 
@@ -168,9 +170,9 @@ def _rewired(operations: list[Operation], version: Version, other: Version) -> I
     """Operations of the same line that read another input in the other version."""
     places: dict[Site, list[Operation]] = {}
     for operation in other.operations:
-        places.setdefault((operation.name, operation.lines), []).append(operation)
+        places.setdefault((operation.name, operation.lines[:2]), []).append(operation)
     for operation in operations:
-        same = places.get((operation.name, operation.lines))
+        same = places.get((operation.name, operation.lines[:2]))
         if same and operation.lines:
             one = same.pop(0)
             if version.given.intersection(operation.reads) != other.given.intersection(one.reads):
@@ -309,6 +311,7 @@ def _runs(twin: Twin, level: str, half: str) -> Iterator[Callable[[], Any]]:
 
 
 def _programs(twin: Twin, level: str) -> list[Version]:
+    """Reset and step, or the rollout, as equations; nothing where they cannot be traced, or are very many."""
     key = jax.random.key(twin.seed)
     if level == "rollout":
         functions = [Bare(twin, level)._function()]
@@ -317,6 +320,9 @@ def _programs(twin: Twin, level: str) -> list[Version]:
         given = env.reset(key), jax_tree(np.asarray(twin.actions)[0], "float64")
         functions = [(env.reset, (key,)), (env.step, given)]
     try:
+        rolled = [jax.make_jaxpr(function)(*args).jaxpr for function, args in functions]
+        if sum(map(unrolled_length, rolled)) > MANY:
+            return []
         return [jax_version(trace(function, *args), {}) for function, args in functions]
     except jax.errors.TracerArrayConversionError:  # it runs on the host in parts
         return []

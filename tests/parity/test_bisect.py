@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from mutants import CLEAN, MUTANTS
+from mutants_amp import amp_loss, amp_motion
 from mutants_losses import ppo, sac, td
 from mutants_nets import trunk
 from mutants_updates import descent, learner
@@ -18,7 +19,9 @@ from torch import nn
 
 from crossfade.cli import main
 from crossfade.errors import UsageError
-from crossfade.parity import Divergence, Verdict, bisect, check
+from crossfade.loading import load_attribute
+from crossfade.parity import Divergence, Twin, Verdict, bisect, check
+from crossfade.registry import twins
 from default_run import few
 
 SMALL = ("trunk", "sac", "grid")
@@ -136,9 +139,72 @@ def test_the_body_of_a_scan_is_searched():
     assert divergence.jax is not None and "0.8 * h" in divergence.jax.source
 
 
-@pytest.mark.parametrize("name", few([n for n, m in CLEAN.items()], *SMALL))
+class Weight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([0.3, -0.7, 1.1]))
+
+
+def test_branches_of_a_cond_are_searched():
+    def torch_loss(net, b):
+        h = torch.tanh(net.weight * b["x"])
+        return (0.9 * h).sum() if b["on"] > 0 else h.square().sum()
+
+    def jax_loss(p, b):
+        def on(h):
+            return (0.8 * h).sum()
+
+        return jax.lax.cond(b["on"] > 0, on, lambda h: jnp.square(h).sum(), jnp.tanh(p["weight"] * b["x"]))
+
+    batch = {"x": draw(3), "on": np.float32(1)}
+    divergence = found(make_twin("cond", seeded(Weight), batch=batch, loss=(torch_loss, jax_loss)), "loss")
+    assert divergence.jax is not None and "0.8 * h" in divergence.jax.source
+    assert divergence.torch is not None and "0.9 * h" in divergence.torch.source
+
+
+def test_loops_that_could_not_be_unrolled_are_told():
+    def torch_loss(net, b):
+        return sum((i * net.weight * b["x"]).sum() for i in range(3))
+
+    def jax_loss(p, b):
+        def step(i, total):
+            return total + 2 * (i.astype(total.dtype) * p["weight"] * b["x"]).sum()  # without jit i is Python's
+
+        return jax.lax.fori_loop(0, 3, step, jnp.zeros(()))
+
+    twin = make_twin("rolled", seeded(Weight), batch={"x": draw(3)}, loss=(torch_loss, jax_loss))
+    assert any("rolled up" in note and "AttributeError" in note for note in found(twin, "loss").notes)
+    assert not found(ppo("sum for mean"), "loss").notes
+
+
+@pytest.mark.parametrize(
+    ("bug", "jax_line", "words"),
+    [
+        ("penalty held fixed", "stop_gradient(discriminator)", "JAX stops the gradient"),
+        pytest.param(
+            "slope through the first layer alone",
+            "stop_gradient(discriminator.layers[1:])",
+            "JAX",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_detach_of_the_jax_half_is_named_at_its_line(bug, jax_line, words):
+    divergence = found(amp_loss(bug), "grad")
+    assert divergence.kind == "detach" and words in divergence.cause
+    assert divergence.jax is not None and jax_line in divergence.jax.source
+
+
+def test_halves_that_run_on_the_host_are_compared_by_their_names():
+    divergence = found(amp_motion("feature of another joint"), "rollout")
+    assert divergence.kind == "order" and "qpos" in divergence.cause
+    assert divergence.jax is not None and "jnp.roll(qpos[:, 7:], 1, axis=-1)" in divergence.jax.source
+    assert divergence.torch is not None and "features_numpy.features(" in divergence.torch.source
+
+
+@pytest.mark.parametrize("name", few([*CLEAN, *twins()], *SMALL, "policy_value"))
 def test_nothing_is_found_in_clean_twins(name):
-    twin = CLEAN[name]()
+    twin = CLEAN[name]() if name in CLEAN else load_attribute(twins()[name].target, Twin)
     for level in ("forward", "loss", "grad", "update", "env", "rollout"):
         if twin.missing(level) is None:
             assert bisect(twin, level) is None, level

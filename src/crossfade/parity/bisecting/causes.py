@@ -200,7 +200,9 @@ def _reductions(call: Call) -> Iterator[Cause]:
         for axis in range(x.ndim):
             if (axis,) != dims and axis != dims:
                 text = f"the axis of {call.name}: torch {dim}, JAX {axis}"
-                yield Cause("axis", text, _shaped(call, lambda x, own=own, axis=axis: own(x, dim=axis), keep))
+                along = lambda x, own=own, axis=axis: own(x, dim=axis)
+                wide = lambda x, own=own, axis=axis: own(x, dim=axis).unsqueeze(axis)
+                yield Cause("axis", text, _shaped(call, wide if keep else along, keep))
     elif call.name in ALONG and isinstance(dim, int):
         for axis in range(x.ndim):
             if axis != dim % x.ndim:

@@ -6,6 +6,7 @@ import numpy as np
 
 from .variables import equal
 
+FEW = 8
 EPSILONS = (1e-3, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 Said = tuple[str, str]  # kind and words
 
@@ -14,20 +15,49 @@ def said(name: str, ours: np.ndarray, theirs: np.ndarray, known: dict[str, np.nd
     """The first that fits; empty where nothing does. `known` are other values of the host, by name."""
     if ours.shape != theirs.shape:
         return "shape", f"the shape of {name}: host {ours.shape}, JAX {theirs.shape}"
-    if ours.dtype.kind == "u" and ours.dtype.itemsize >= 4:
+    if any(x.dtype.kind == "u" and x.dtype.itemsize > 2 for x in (ours, theirs)) and ours.size > 1:
         return "key", f"the key {name} is another in JAX"
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     if a.size == 1:
-        return _number(name, ours, float(a.flat[0]), float(b.flat[0]), known)
-    for found in (_constant(name, ours, a, b), _order(name, a, b), _numbers(name, a, b)):
+        return _made_of_others(name, a, b, known) or _number(name, ours, float(a.flat[0]), float(b.flat[0]), known)
+    if a.size < FEW and ours.dtype.kind != "f":
+        return "", ""  # equal by chance too often
+    constant = _constant(name, ours, a, b) if np.ptp(b) == 0 or ours.dtype.kind == "b" else None
+    if (found := constant or _made_of_others(name, a, b, known) or _constant(name, ours, a, b)) is not None:
+        return found
+    for found in (_order(name, a, b), _numbers(name, a, b)):
         if found is not None:
             return found
     return next(_others(name, a, b, known), None) or _part(name, a, b) or _rows(name, a, b) or ("", "")
 
 
+STATISTICS = {"mean": np.mean, "standard deviation": np.std, "variance": np.var}
+EXTREMES = {
+    "largest": np.max,
+    "smallest": np.min,
+    "place of the largest": np.argmax,
+    "place of the smallest": np.argmin,
+}
+
+
+def _made_of_others(name: str, a: np.ndarray, b: np.ndarray, known: dict[str, np.ndarray]) -> Said | None:
+    """A statistic, or an extreme, of another of the host's values."""
+    for kind, functions in (("statistics", STATISTICS), ("operand", EXTREMES)):
+        for other, value in known.items():
+            axes = (0, -1) if value.ndim and value.dtype.kind == "f" and value.shape[0] > 1 and value.size > 2 else ()
+            for axis, (words, function) in ((axis, each) for axis in axes for each in functions.items()):
+                found = function(value, axis=axis)
+                telling = np.ptp(b) > 0 if b.size > 1 else abs(float(b.flat[0])) not in (0, 1)
+                if telling and found.shape == b.shape and equal(found, b) and not equal(found, a):
+                    return kind, f"JAX has the {words} of {other} for {name}"
+    return None
+
+
 def _number(name: str, ours: np.ndarray, a: float, b: float, known: dict[str, np.ndarray]) -> Said:
     """One number says little: only what is hardly by chance."""
     if ours.dtype.kind == "f":
+        if b == 0:
+            return "left out", f"{name} is zero in JAX"
         if a == -b:
             return "sign", f"{name} has the other sign in JAX"
         others = [n for n, v in known.items() if v.size == 1 and abs(float(v.flat[0]) - b) <= 1e-9 * abs(b) and b]
@@ -103,7 +133,10 @@ def _others(name: str, a: np.ndarray, b: np.ndarray, known: dict[str, np.ndarray
         if equal(value, b):
             yield "operand", f"JAX has {other} for {name}"
     for other, value in alike.items():
-        for words, y in ((other, value), (f"{other} of another row", np.roll(value, 1, 0) if value.ndim else value)):
+        rows = value if value.ndim else value[None]
+        first = np.broadcast_to(rows[:1], value.shape)
+        before = np.roll(rows, 1, 0).reshape(value.shape)
+        for words, y in ((other, value), (f"the row before of {other}", before), (f"the first row of {other}", first)):
             taken = np.isclose(y, b, 1e-9, 1e-12) & ~np.isclose(a, b, 1e-9, 1e-12)
             if taken.any() and np.ptp(y[taken]) > 0 and (taken | np.isclose(a, b, 1e-9, 1e-12)).all():
                 yield "operand", f"JAX has {words} for {name} in {int(taken.sum())} of {b.size} places"
@@ -123,8 +156,13 @@ def _rows(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
         return "operand", f"JAX has the first row of {name} for all rows"
     if a.ndim > 1:
         x, y = a.reshape(-1, a.shape[-1]), b.reshape(-1, a.shape[-1])
+        columns = ~np.isclose(x, y, 1e-9, 1e-12).all(0)
+        x, y = x[:, columns], y[:, columns]
         with np.errstate(all="ignore"):
             ratio = y / x
-        if np.isfinite(ratio).all() and (np.ptp(ratio, 1) <= 1e-9 * np.abs(ratio).max(1)).all():
-            return "factor", f"each row of {name} is scaled by a number of its own in JAX"
+        if x.shape[1] > 1 and np.isfinite(ratio).all() and (np.ptp(ratio, 1) <= 1e-9 * np.abs(ratio).max(1)).all():
+            return (
+                "factor",
+                f"each row of {name} is scaled by a number of its own in JAX, in {x.shape[1]} of {a.shape[-1]} columns",
+            )
     return None

@@ -51,7 +51,7 @@ class HostValues:
         self.points: dict[int, Point] = {}
         self.root = Function("", 0)
         self._seen: dict[tuple[int, str], np.ndarray] = {}
-        self._same: dict[tuple[int, str], Any] = {}  # objects that cannot change, as they were last
+        self._objects: dict[tuple[int, str], Any] = {}  # what variables hold
         self._lines: dict[int, int] = {}
         self._frames: list[FrameType] = []  # kept, so that the names of frames stay their own
         self._functions: dict[int, Function] = {}
@@ -80,6 +80,7 @@ class HostValues:
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         own = Function(code.co_name, self._now(), parameters, _lines(frame.f_back))
         for name, value in frame.f_locals.items():  # arguments are not computed here
+            self._objects[id(frame), name] = value
             for path, array in _arrays(value, name):
                 self._seen[id(frame), path] = own.given[path] = array
         self._functions[id(frame)] = own
@@ -100,13 +101,13 @@ class HostValues:
         self._lines[id(frame)] = frame.f_lineno
         own = self._functions[id(frame)]
         for name, held in list(frame.f_locals.items()):
-            if isinstance(held, jax.Array | bool | int | float):
-                if self._same.get((id(frame), name), self) is held:
-                    continue
-                self._same[id(frame), name] = held
+            known = self._objects.get((id(frame), name), self)
+            if known is held and isinstance(held, jax.Array | bool | int | float):
+                continue  # it cannot have changed
+            self._objects[id(frame), name] = held
             for path, array in _arrays(held, name):
                 before = self._seen.get((id(frame), path))
-                if before is None or not _identical(before, array):
+                if known is not held or before is None or not _identical(before, array):
                     self._seen[id(frame), path] = array
                     own.held.append(self._add(path, array, frame, line))
         if event == "return":

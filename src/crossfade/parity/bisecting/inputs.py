@@ -57,10 +57,11 @@ def _moves(x: Tensor) -> Iterator[tuple[str, str, Callable[[Tensor], Tensor]]]:
     if floating:
         yield "sign", "has the other sign", torch.neg
         yield "constant", "is one wherever it is not zero", torch.sign
-        top = float(x.max()) if x.numel() else 0.0
-        if top > 0:
-            yield "mask", "is not zero where it should be", lambda x: torch.where(x == 0, torch.full_like(x, top), x)
-        yield "transposed", "is turned into 1 - itself", lambda x: 1 - x
+        top = float(x.max()) if x.numel() and bool((x == 0).any()) else 0.0
+        for other in dict.fromkeys((top, 1.0, 0.99, 0.9, 0.95)) if top > 0 else ():
+            text = f"is {other:g} where it should be zero"
+            yield "mask", text, lambda x, other=other: torch.where(x == 0, torch.full_like(x, other), x)
+        yield "mask", "is turned into 1 - itself", lambda x: 1 - x
         yield "constant", "is squared", torch.square
     elif x.dtype is not torch.bool:
         yield "index", "is one lower", lambda x: x - 1

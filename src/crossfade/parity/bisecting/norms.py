@@ -142,10 +142,17 @@ def _batch_norm(call: Call) -> Found:
     if training:
         text = "JAX normalises by the running statistics, torch by those of the batch"
         yield "statistics", text, _named(_by_running, *names)()
+        for groups in (n for n in (1, 2, 4, 8, 16, 32) if call.args[0].shape[1] % n == 0):
+            text = f"torch normalises over the batch, JAX each row in {groups} groups of channels"
+            yield "statistics", text, _named(_by_groups, *names)(groups=groups)
         yield "ddof", "batch_norm: the variance of the batch is divided by n - 1 in JAX", _named(_batch_ddof, *names)()
     elif given(call, 1, "running_mean") is not None:
         text = "JAX normalises by the statistics of the batch, torch by the running ones"
         yield "statistics", text, change(training=True, running_mean=None, running_var=None)
+
+
+def _by_groups(input: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, **_: Any) -> Tensor:
+    return F.group_norm(input, groups, weight, bias, eps)
 
 
 def _by_running(running_mean: Tensor, running_var: Tensor, training: bool = True, **rest: Any) -> Tensor:

@@ -16,6 +16,8 @@ from .points import Point
 from .values import ATTRIBUTES, PASSING, Guilty, Values
 from .watching import Call, Change
 
+LAYOUTS = ("reshape", "view", "flatten", "permute", "transpose", "movedim")
+"""Operations whose results JAX seems to have whatever their order is."""
 OTHERS = 60  # values that are tried for an operand
 
 
@@ -37,14 +39,14 @@ class Reasons:
     def cause(self, guilty: Guilty) -> "Blamed | None":
         """What makes the guilty call give JAX's numbers. An operand whose numbers JAX has only in another order may
         be wrong itself: that is looked at first, and is then the place."""
-        for number in guilty.point.reads:
-            maker = self.calls.get(self.points[number].call)
-            if maker is None or not guilty.whole or not self.values.has_partner(number):
+        for number in guilty.point.reads if guilty.whole else ():
+            maker = self._maker(number)
+            if maker is None or not self.values.has_partner(number):
                 continue
-            if not self._in_order(number) or self._changes_nothing(maker, number):
+            if not self._in_order(number) or maker.name in LAYOUTS or self._changes_nothing(maker):
                 for cause in usual_causes(maker):
                     if self.trial.heals({maker.number: cause.change}):
-                        return Blamed(self.points[number], cause)
+                        return Blamed(self.points[maker.points[0]], cause)
         target = None if guilty.jax is None else guilty.jax.value
         for cause in usual_causes(guilty.call):
             if self._explains(guilty.call, cause, target, guilty.whole):
@@ -58,12 +60,19 @@ class Reasons:
                 return Blamed(guilty.point, cause)
         return None
 
-    def _changes_nothing(self, call: Call, number: int) -> bool:
+    def _maker(self, number: int) -> Call | None:
+        """The call that computed a value, not one that only handed it on."""
+        call = self.calls.get(self.points[number].call)
+        while call is not None and call.name in PASSING and call.name not in LAYOUTS and call.reads:
+            call = self.calls.get(self.points[call.reads[0]].call)
+        return call
+
+    def _changes_nothing(self, call: Call) -> bool:
         """Whether a call gave what it was given: JAX may do something else there that does not show in the values."""
         x = self.watch.number_of(call.args[0]) if call.args else None
-        if x is None or x == number or call.name in PASSING:
+        if x is None or x in call.points or not call.points:
             return False
-        return same_numbers(self.points[x].value, self.points[number].value)
+        return same_numbers(self.points[x].value, self.points[call.points[0]].value)
 
     def _in_order(self, number: int) -> bool:
         """Whether JAX has a value in the same order too."""
@@ -120,20 +129,20 @@ class Reasons:
         return None
 
     def exchanged(self) -> tuple[Call, Point, Cause] | None:
-        """Two calls of one value each, one after the other: in JAX the second comes first."""
+        """Two calls of one value each, one after the other: in JAX the second comes first, wherever the two lines do
+        that."""
         for call, point in self.values.suspects[:8]:
             for after in (c for c in self.calls.values() if point.number in c.reads):
-                first, second = call, after
-                if not (_is_unary(first) and _is_unary(second)) or first.number == second.number:
+                if not (_is_unary(call) and _is_unary(after)) or call.number == after.number:
                     continue
-
-                def late(f, a, k, own=first):
-                    return _again(own, f(*a, **k))
-
-                changes = {first.number: lambda f, a, k: a[0], second.number: late}
+                ones = [c for c in self.calls.values() if c.name == call.name and _alike(c, call, "line")]
+                others = [c for c in self.calls.values() if c.name == after.name and _alike(c, after, "line")]
+                pairs = [(one, other) for one in ones for other in others if set(one.points) & set(other.reads)]
+                changes: dict[int, Change] = {one.number: lambda f, a, k: a[0] for one, _ in pairs}
+                changes |= {other.number: _followed_by(one) for one, other in pairs}
                 if self.trial.heals(changes):
-                    text = f"the order: torch {first.name} then {second.name}, JAX {second.name} then {first.name}"
-                    return call, point, Cause("order", text, late)
+                    text = f"the order: torch {call.name} then {after.name}, JAX {after.name} then {call.name}"
+                    return call, point, Cause("order", text, changes[after.number])
         return None
 
     def _in_jax_layout(self, call: Call) -> Iterator[Cause]:
@@ -219,6 +228,10 @@ def _alike(one: Call, other: Call, scope: str) -> bool:
 def _is_unary(call: Call) -> bool:
     x, out = call.args[0] if call.args else None, call.tensor
     return isinstance(x, Tensor) and out is not None and x.shape == out.shape and out is not x
+
+
+def _followed_by(call: Call) -> Change:
+    return lambda f, a, k: _again(call, f(*a, **k))
 
 
 def _again(call: Call, x: Tensor) -> Tensor:

@@ -41,6 +41,9 @@ def relation(ours: np.ndarray, theirs: np.ndarray, sizes: Iterable[int]) -> str:
                 if abs(value / other - 1) < 1e-8:
                     return f"JAX is {words} times torch, the square of the size of an axis"
         return f"JAX is {value:.10g} times torch" if finite.sum() > 1 or _plain(value) else _apart(a, b)
+    apart = np.isfinite(a) & np.isfinite(b) & (a != 0) & ~np.isclose(a, b, 1e-10, 0.0)
+    if 1 < apart.sum() < a.size and np.ptp(b[apart] / a[apart]) <= 1e-8 * np.abs(b[apart] / a[apart]).max():
+        return f"JAX is {float((b[apart] / a[apart]).mean()):.10g} times torch in {apart.sum()} of {a.size} places"
     shift = b[finite] - a[finite]
     if finite.all() and a.size > 1 and np.ptp(shift) <= 1e-9 * max(np.abs(a).max(), np.abs(b).max()):
         return f"JAX is torch plus {float(shift.mean()):.10g}"

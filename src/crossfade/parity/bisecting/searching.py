@@ -171,6 +171,7 @@ class Search:
             return self._at(*found)
         if (told := self._inputs()) is not None:
             return told
+        self.trial.runs = 0
         if late and (first := values.partly_guilty()) is not None:
             return self._told(first, reasons.cause(first))
         if (found := values.returned()) is not None:
@@ -275,6 +276,7 @@ class Search:
     # Inputs
 
     def _inputs(self) -> _Told | None:
+        self.trial.runs = 0
         for cause in input_causes(self.trial):
             others: dict[str, Any] = {"batches": cause.batches} if cause.batches is not None else {}
             others |= {"weights": cause.weights} if cause.weights is not None else {}

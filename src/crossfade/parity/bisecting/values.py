@@ -172,9 +172,12 @@ class Values:
         related = lambda n: bool(self.sources(n) & near)
         shaped = lambda n: self.jax_points[n].value.shape == point.value.shape
         kept = sorted(same, key=lambda n: (not related(n), not shaped(n), apart.get(n, math.inf)))[:CANDIDATES]
-        for number in point.reads:  # what JAX does not do to a value
+        for number in sorted(near, reverse=True):  # what JAX does not do to a value
             skipped = [n for n in self.matched.get(number, ()) if self.jax_points[n].value.shape == point.value.shape]
             kept += [n for n in skipped[:1] if n not in kept]
+        if point.number in self.roots:  # it may seem equal beside larger numbers
+            outputs = [n for n in self.program.outputs.values() if n in self.jax_points and n not in kept]
+            kept += [n for n in outputs if self.jax_points[n].value.shape == point.value.shape]
         yield from (self.jax_points[n] for n in kept)
 
     def _substitute(self, call: Call, point: Point, candidate: Point) -> Change:
@@ -201,8 +204,8 @@ class Values:
                 continue
             if theirs.dtype.kind != "f" or np.ptp(theirs) == 0 and theirs.size > 1:
                 continue
-            if found := torch_index.find(theirs):
-                number = self.watch.number_of(self.side.results.get((quantity, name)))
+            number = self.watch.number_of(self.side.results.get((quantity, name)))
+            if found := [n for n in torch_index.find(theirs) if n != number]:
                 return (quantity, name), self.points[found[0]], None if number is None else self.points[number]
         return None
 
@@ -230,7 +233,7 @@ class Values:
         """In words, calls before the guilty one that JAX does not make: it reads what they read."""
         if guilty.jax is None:
             return ""
-        theirs = self.sources(guilty.jax.number)
+        theirs = self.sources(guilty.jax.number) | {n for n in self.points if guilty.jax.number in self.matched[n]}
         missing = [n for n in guilty.point.reads if not self.has_partner(n) and set(self.points[n].reads) & theirs]
         return ", ".join(self.describe(n) for n in missing)
 
