@@ -1,6 +1,6 @@
 """The mutation suite: every planted porting bug with the level it lives at, and the clean twins they were made from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,7 +45,7 @@ FAMILIES = (
     | mutants_robot.FAMILIES
 )
 
-CLEAN: dict[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
+CLEAN: Mapping[str, Callable[[], Twin]] = {make.__name__: make for make in FAMILIES} | {
     name: partial(mutants_updates.descent, name) for name in mutants_updates.OPTIMIZERS
 }
 

@@ -269,7 +269,7 @@ def places(mutant: Mutant) -> Places:
         if not new and not gone:
             continue
         found.half = f"{found.half} {half}".strip()
-        found.sites[half] |= {(o.name, o.lines) for o in (*new, *gone) if o.lines}
+        found.sites[half] |= _distinct({(o.name, o.lines) for o in (*new, *gone) if o.lines}, now, old)
         other = "torch" if half == "jax" else "jax"
         there = counterparts(gone, old, rest)
         found.sites[other] |= {(o.name, o.lines) for o in there if o.lines}
@@ -277,6 +277,13 @@ def places(mutant: Mutant) -> Places:
         if inside and mutant.level.startswith("update"):
             found.sites["torch"].add(("optimizer", (optimizer_place(wrong),)))
     return found
+
+
+def _distinct(sites: set[Site], version: Version, other: Version) -> set[Site]:
+    """Without those that operations have too which are the same in both versions, unless all are such."""
+    theirs = other.keys
+    same = {(o.name, o.lines) for o in version.operations if theirs.intersection(o.gives)}
+    return sites - same or sites
 
 
 def _places_in_worlds(clean: Twin, wrong: Twin, level: str) -> Places:
@@ -342,8 +349,8 @@ def is_right(place: Place | None, sites: Iterable[Site]) -> bool:
     named = _plain(place.lines[place.lines.index(place.where) :] if place.where in place.lines else (place.where,))
     if any(_same(named[:2], chain[: len(named[:2])]) for chain in chains):
         return True
-    common = [line for line in chains[0] if all(line in chain for chain in chains)] if len(chains) > 1 else []
-    return bool(common) and _same(named[:1], common[:1])
+    common = tuple(line for line in chains[0] if all(line in chain for chain in chains)) if len(chains) > 1 else ()
+    return _same(named[:1], common[:1])
 
 
 def _plain(lines: Iterable[str]) -> Chain:

@@ -108,7 +108,7 @@ def test_updates_that_part_are_explained(twin, level, kind, step):
 def test_environments_are_searched_too():
     divergence = found(grid("cost with the wrong sign"), "env")
     assert divergence.kind == "sign" and divergence.leaf == "1.reward"
-    assert divergence.jax is not None and "cost = 0.1" in divergence.jax.source
+    assert divergence.jax is not None and "else -cost)" in divergence.jax.source
     assert divergence.torch is not None and "reward = 1.0 if goal" in divergence.torch.source
 
 
@@ -199,7 +199,7 @@ def test_halves_that_run_on_the_host_are_compared_by_their_names():
     divergence = found(amp_motion("feature of another joint"), "rollout")
     assert divergence.kind == "order" and "qpos" in divergence.cause
     assert divergence.jax is not None and "jnp.roll(qpos[:, 7:], 1, axis=-1)" in divergence.jax.source
-    assert divergence.torch is not None and "features_numpy.features(" in divergence.torch.source
+    assert divergence.torch is not None and "qpos" in divergence.torch.source
 
 
 @pytest.mark.parametrize("name", few([*CLEAN, *twins()], *SMALL, "policy_value"))

@@ -374,6 +374,9 @@ def substitute(value: np.ndarray, part: int = 0) -> Change:
     """The call as it is, but with its result, or one of its results, replaced by given numbers."""
 
     def fill(out: Tensor) -> Tensor:
+        channels = value.ndim > 2 and value.shape != tuple(out.shape)  # last in JAX
+        if channels and np.moveaxis(value, -1, 1).shape == tuple(out.shape):
+            return torch.as_tensor(np.moveaxis(value, -1, 1).copy()).to(out.dtype)
         return torch.as_tensor(np.ascontiguousarray(value).reshape(out.shape)).to(out.dtype)
 
     def change(f: Callable[..., Any], a: tuple[Any, ...], k: dict[str, Any]) -> Any:

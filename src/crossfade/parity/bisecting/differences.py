@@ -63,6 +63,8 @@ def _number(name: str, ours: np.ndarray, a: float, b: float, known: dict[str, np
         others = [n for n, v in known.items() if v.size == 1 and abs(float(v.flat[0]) - b) <= 1e-9 * abs(b) and b]
         if others:
             return "operand", f"JAX has {others[0]} for {name}"
+        if all(len(f"{abs(x):.12g}".replace(".", "").strip("0")) <= 4 for x in (a, b)):  # as people write numbers
+            return "constant", f"{name}: host {a:g}, JAX {b:g}"
     elif ours.dtype.kind in "iu" and abs(a - b) == 1:
         return "constant", f"{name} is one {'higher' if b > a else 'lower'} in JAX"
     return "", ""

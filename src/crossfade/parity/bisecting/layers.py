@@ -215,6 +215,12 @@ def _getitem(call: Call) -> Found:
             yield "index", text, lambda f, a, k, i=other, n=stop - start: f(a[0], slice(i, i + n))
 
 
+def _arange(call: Call) -> Found:
+    for by in (-1, 1):
+        text = f"arange begins one {'lower' if by < 0 else 'higher'} in JAX"
+        yield "index", text, lambda f, a, k, by=by: f(*a, **k) + by
+
+
 def _lerp(call: Call) -> Found:
     def move(weight: float) -> Change:
         return lambda f, a, k: f(a[0], a[1], weight)
@@ -273,6 +279,7 @@ LAYERS: dict[str, Callable[[Call], Found]] = {
     "embedding": _embedding,
     "gather": _gather,
     "getitem": _getitem,
+    "arange": _arange,
     "lerp": _lerp,
     "lerp_": _lerp,
     "cross_entropy": _cross_entropy,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .causes import Cause, put, usual_causes
+from .causes import REDUCTIONS, Cause, put, substitute, usual_causes
 from .pairing import EQUAL, distance, same_numbers
 from .points import Point
 from .values import ATTRIBUTES, PASSING, Guilty, Values
@@ -18,6 +18,8 @@ from .watching import Call, Change
 
 LAYOUTS = ("reshape", "view", "flatten", "permute", "transpose", "movedim")
 """Operations whose results JAX seems to have whatever their order is."""
+WINDOWS = ("split", "chunk", "getitem", "narrow", "tensor_split")
+BACK = 4  # calls before a value that are looked at for its layout
 OTHERS = 60  # values that are tried for an operand
 
 
@@ -37,20 +39,17 @@ class Reasons:
         self.points, self.calls = values.points, values.calls
 
     def cause(self, guilty: Guilty) -> "Blamed | None":
-        """What makes the guilty call give JAX's numbers. An operand whose numbers JAX has only in another order may
-        be wrong itself: that is looked at first, and is then the place."""
-        for number in guilty.point.reads if guilty.whole else ():
-            maker = self._maker(number)
-            if maker is None or not self.values.has_partner(number):
-                continue
-            if not self._in_order(number) or maker.name in LAYOUTS or self._changes_nothing(maker):
-                for cause in usual_causes(maker):
-                    if self.trial.heals({maker.number: cause.change}):
-                        return Blamed(self.points[maker.points[0]], cause)
+        """What makes the guilty call give JAX's numbers. An operand that JAX only seems to have may be wrong itself:
+        then what computed it is the place."""
         target = None if guilty.jax is None else guilty.jax.value
         for cause in usual_causes(guilty.call):
             if self._explains(guilty.call, cause, target, guilty.whole):
                 return Blamed(guilty.point, cause)
+        for number in guilty.point.reads if guilty.whole else ():
+            for maker in self._doubtful(number):
+                for cause in usual_causes(maker):
+                    if self._explains(maker, cause, None, True):
+                        return Blamed(self.points[maker.points[0]], cause)
         for cause in (
             *self._in_jax_layout(guilty.call),
             *self._moved_factor(guilty.call),
@@ -58,6 +57,31 @@ class Reasons:
         ):
             if self._explains(guilty.call, cause, target, guilty.whole):
                 return Blamed(guilty.point, cause)
+        if (window := self._window(guilty)) is not None:
+            return Blamed(guilty.point, window)
+        for number in guilty.point.reads:
+            maker = self._maker(number)
+            for cause in usual_causes(maker) if maker is not None and maker.name in REDUCTIONS else ():
+                if self._through(maker, cause, guilty):
+                    return Blamed(self.points[maker.points[0]], cause)
+        return None
+
+    def _window(self, guilty: Guilty) -> Cause | None:
+        """Other rows of the same operand than torch takes."""
+        x = self.watch.number_of(guilty.call.args[0]) if guilty.call.args else None
+        if guilty.jax is None or x is None or guilty.call.name not in WINDOWS:
+            return None
+        source, theirs = self.points[x].value, guilty.jax.value
+        for axis in range(source.ndim):
+            others = [np.delete(value.shape, axis).tolist() for value in (source, theirs) if value.ndim == source.ndim]
+            n = theirs.shape[axis] if len(others) == 2 and others[0] == others[1] else 0
+            for first in range(source.shape[axis] - n + 1 if n else 0):
+                taken = np.take(source, range(first, first + n), axis)
+                if same_numbers(taken, theirs):
+                    text = (
+                        f"{guilty.call.name}: JAX takes the {n} from number {first} on along axis {axis}, torch others"
+                    )
+                    return Cause("index", text, substitute(theirs, guilty.call.points.index(guilty.point.number)))
         return None
 
     def _maker(self, number: int) -> Call | None:
@@ -66,6 +90,19 @@ class Reasons:
         while call is not None and call.name in PASSING and call.name not in LAYOUTS and call.reads:
             call = self.calls.get(self.points[call.reads[0]].call)
         return call
+
+    def _doubtful(self, number: int) -> Iterator[Call]:
+        """Calls before a value whose results JAX seems to have: it may have them in another order, or do something
+        there that does not show in the values."""
+        maker, partner = self._maker(number), self.values.has_partner(number)
+        if maker is not None and partner and (not self._in_order(number) or self._changes_nothing(maker)):
+            yield maker
+        for _ in range(BACK):
+            if maker is not None and maker.name in LAYOUTS:
+                yield maker
+            if maker is None or not maker.reads:
+                return
+            maker = self._maker(maker.reads[0])
 
     def _changes_nothing(self, call: Call) -> bool:
         """Whether a call gave what it was given: JAX may do something else there that does not show in the values."""
@@ -83,14 +120,32 @@ class Reasons:
         return any(p.size != own.size or distance(p, own) <= EQUAL for p in partners)
 
     def _explains(self, call: Call, cause: Cause, target: np.ndarray | None, whole: bool) -> bool:
+        """Whether the difference vanishes, and JAX has the value that the call then gives; or it gives JAX's value."""
         done = self.trial.attempt({call.number: cause.change})
         if done is None:
             return False
         found, side = done
-        if whole:
-            return not self.trial.differences(found)
         given = side.watch.changed.get(call.number)
+        if whole:
+            return not self.trial.differences(found) and self._is_in_jax(given)
         return target is not None and isinstance(given, Tensor) and same_numbers(given.detach().numpy(), target)
+
+    def _is_in_jax(self, given: object) -> bool:
+        """Whether JAX has a value too. Where little of it counts, such as the place of a maximum, many causes would
+        make a difference vanish."""
+        if not isinstance(given, Tensor) or not given.is_floating_point() or given.numel() < 2:
+            return True
+        return bool(self.values.jax_index.find(given.detach().numpy()))
+
+    def _through(self, maker: Call, cause: Cause, guilty: Guilty) -> bool:
+        """Whether a change of a call before makes the guilty one give JAX's value."""
+        done = self.trial.attempt({maker.number: cause.change}, write=True)
+        point = None if done is None else done[1].watch.points.get(guilty.point.number)
+        if done is None or point is None or guilty.jax is None:
+            return False
+        if guilty.whole:
+            return not self.trial.differences(done[0]) and self._is_in_jax(done[1].watch.changed.get(maker.number))
+        return same_numbers(point.value, guilty.jax.value)
 
     def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
         """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone."""
@@ -120,12 +175,24 @@ class Reasons:
             for other in (c for c in self.calls.values() if c.name == call.name and _alike(c, call, "line")):
                 for at, operand in enumerate(other.args):
                     own = isinstance(operand, Tensor) and operand is not other.result
-                    name = self.watch.parameter_of(operand) if own else None
+                    name = self._parameter(operand) if own else None
                     if name is not None:
                         changes[other.number] = put(at, torch.as_tensor(self.trial.weights[name]))
             if changes and self.trial.heals(changes):
                 text = f"an operand of {call.name}: JAX reads the parameters from before the update"
                 return call, point, Cause("operand", text, next(iter(changes.values())))
+        return None
+
+    def _parameter(self, operand: Tensor) -> str | None:
+        """The parameter that an operand is, or a copy of as the update leaves it."""
+        if (name := self.watch.parameter_of(operand)) is not None:
+            return name
+        number, moved = self.watch.number_of(operand), self.values.found.get("change", {})
+        for name, change in moved.items() if number is not None else ():
+            before = self.trial.weights[name]
+            if change.shape == tuple(operand.shape) and np.any(change) and change.size > 1:
+                if same_numbers(self.points[number].value, before + change):
+                    return name
         return None
 
     def exchanged(self) -> tuple[Call, Point, Cause] | None:

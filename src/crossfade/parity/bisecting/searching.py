@@ -163,6 +163,8 @@ class Search:
         if guilty is not None and (blamed := reasons.cause(guilty)) is not None:
             return self._told(guilty, blamed)
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
+            if not names.startswith("batch") and (told := self._inputs()) is not None:
+                return told  # a whole module for another
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
         late = guilty is None or _is_late(values, guilty)
         if (found := reasons.stale() or reasons.exchanged()) is not None or (

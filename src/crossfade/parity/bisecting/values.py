@@ -133,6 +133,8 @@ class Values:
     def _is_related(self, candidate: Point, point: Point) -> bool:
         """Whether JAX computes a value from what a call reads, or has it as one of the call's operands."""
         near = self._near(point)
+        if not near:
+            return not self.sources(candidate.number)
         return bool(self.sources(candidate.number) & near) or any(candidate.number in self.matched[n] for n in near)
 
     def _near(self, point: Point) -> set[int]:
@@ -158,9 +160,7 @@ class Values:
                     continue
                 _, side = done
                 after = [p for own in readers if (p := side.watch.points.get(own.number)) is not None]
-                if any(
-                    np.ptp(p.value) > 0 and self.jax_index.find(p.value) for p in after if p.value.dtype.kind == "f"
-                ):
+                if any(_is_telling(p.value) and self.jax_index.find(p.value) for p in after):
                     return Guilty(call, point, candidate, False)
         return None
 
@@ -263,3 +263,10 @@ class Values:
         """The JAX value nearest to one of torch, among those that torch has not."""
         near = self.jax_index.nearest(point.value, self.only_in_jax)
         return self.jax_points[near[0][1]] if near else None
+
+
+def _is_telling(value: np.ndarray) -> bool:
+    """Whether equal numbers are hardly by chance."""
+    if value.dtype.kind != "f":
+        return False
+    return bool(np.ptp(value) > 0) if value.size > 1 else float(value.flat[0]) not in (0.0, 1.0)

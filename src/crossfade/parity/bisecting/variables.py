@@ -44,6 +44,9 @@ def parting(host: Function, other: Function) -> Parting | None:
                     return replace(told, known=told.known | {n: v for n, v in ours.given.items() if n != path})
             if (apart := returned_apart(ours, theirs)) is not None:
                 return parting(ours, theirs) or _told(*apart, ours, theirs)
+            hidden = not ours.returned and not theirs.returned  # it may return a function, or write to what it is given
+            if hidden and (deeper := parting(ours, theirs)) is not None:
+                return deeper
             before[name] = ours.end, theirs.end
         elif isinstance(ours, Point) and isinstance(theirs, Point) and not equal(ours.value, theirs.value):
             return _told(name, ours, theirs, host, other)
