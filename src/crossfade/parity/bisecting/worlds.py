@@ -1,7 +1,8 @@
-"""Where environments and rollouts part: the host's variables against JAX's equations.
+"""Where environments and rollouts part.
 
-The host half is NumPy or plain Python, so the search runs in JAX: the first equation that, given the value of one of
-the host's variables, makes the difference vanish.
+The host half is NumPy or plain Python, so both halves are run line by line and compared by the names of functions and
+variables. Where that finds or explains nothing, the search runs in JAX: the first equation that, given the value of one
+of the host's variables, makes the difference vanish.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ from ..arrays import jax_tree, leaves, precision
 from ..env import copy_state
 from ..levels import Levels
 from ..twin import Twin
+from .alternatives import alternatives
 from .differences import said
 from .divergence import Divergence, Place
-from .equations import Equation, Program, record, trace
+from .equations import Program, record, trace
 from .host import HostValues
 from .pairing import Index
 from .points import Point, ancestors
@@ -244,7 +246,7 @@ class _Search:
         equation = next(e for e in self.program.equations if point.number in e.outputs)
         if equation.name in RANDOM:
             return "key", "JAX draws its random numbers from another key"
-        for kind, text, value in _alternatives(self.program, equation, self.points, self.host):
+        for kind, text, value in alternatives(self.program, equation, self.points, self.host):
             if value is not None and _equal(np.asarray(value), variable.value):
                 return kind, text
         reads = [self.points[n].operation for n in ancestors(self.points, point.number) if n in self.points]
@@ -287,84 +289,6 @@ def _substituting(
         return leaves(dict(zip(program.outputs, outputs, strict=True)), "")
 
     return run
-
-
-COMPARISONS = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-BINARY = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-    "rem": np.mod,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
-Alternative = tuple[str, str, Any]
-
-
-def _alternatives(
-    program: Program, equation: Equation, points: dict[int, Point], host: HostValues
-) -> Iterator[Alternative]:
-    """What the equation might have given instead, by kind and in words."""
-    values = [points[n].value if n in points else np.asarray(program.constants.get(n, 0)) for n in equation.inputs]
-    own = points[equation.outputs[0]].value
-    name = equation.name
-    if own.dtype.kind == "b" and own.size > 1:
-        yield "mask", f"the result of {name} is inverted in JAX", ~own
-    elif own.dtype.kind != "b":
-        yield "sign", f"the result of {name} has the other sign in JAX", -own
-        for by in (-1, 1):
-            yield "constant", f"the result of {name} is {'one higher' if by < 0 else 'one lower'} in JAX", own + by
-        yield "order", f"the result of {name} is in reversed order in JAX", own[::-1] if own.ndim else own
-        for factor in (0.5, 2.0):
-            yield "factor", f"the result of {name} is {1 / factor:g} times the host's in JAX", own * factor
-    for family, kind in ((COMPARISONS, "comparison"), (BINARY, "operation")):
-        if name in family and len(values) == 2:
-            for at in (0, 1):
-                for by in (-1, 1):
-                    moved = [v + by if i == at and v.dtype.kind != "b" else v for i, v in enumerate(values)]
-                    yield (
-                        "constant",
-                        f"operand {at + 1} of {name} is {'one higher' if by < 0 else 'one lower'} in JAX",
-                        family[name](*moved),
-                    )
-            for other, function in family.items():
-                if other != name:
-                    yield kind, f"the {kind}: host {other}, JAX {name}", function(*values)
-            for at in (0, 1):
-                yield "left out", f"{name} is only in JAX", values[at]
-    if name == "clamp":
-        low, x, high = values
-        for text, bounds in (
-            ("lower", (low + 1, high)),
-            ("lower", (low - 1, high)),
-            ("upper", (low, high - 1)),
-            ("upper", (low, high + 1)),
-        ):
-            yield "clamp", f"the {text} bound of the clamp", np.clip(x, *bounds)
-    if name == "select_n" and len(values) == 3:
-        yield "mask", "the condition of where is inverted in JAX", np.where(values[0], values[1], values[2])
-    shape = own.shape
-    for variable in host.points.values():
-        for at, value in enumerate(values):
-            if variable.value.shape == value.shape and name in (BINARY | COMPARISONS):
-                moved = [variable.value if i == at else v for i, v in enumerate(values)]
-                family = BINARY | COMPARISONS
-                found = family[name](*moved)
-                if found.shape == shape:
-                    yield (
-                        "operand",
-                        f"operand {at + 1} of {name}: the host reads {_word(variable)}, JAX another value",
-                        found,
-                    )
 
 
 def _word(point: Point) -> str:
