@@ -44,10 +44,16 @@ class Function:
             yield from call
 
 
-class HostValues:
-    """Writes down every array and number that a variable of the user's code comes to hold, or a function returns."""
+class Enough(Exception):
+    """More values than are looked at."""
 
-    def __init__(self):
+
+class HostValues:
+    """Writes down every array and number that a variable of the user's code comes to hold, or a function returns. With
+    `stop` what runs is ended by `Enough` when there are very many: without `jit` it may take long."""
+
+    def __init__(self, *, stop: bool = False):
+        self.stop = stop
         self.points: dict[int, Point] = {}
         self.root = Function("", 0)
         self._seen: dict[tuple[int, str], np.ndarray] = {}
@@ -71,7 +77,11 @@ class HostValues:
         return self._time
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not is_users(frame.f_code.co_filename) or len(self.points) > MOST:
+        if not is_users(frame.f_code.co_filename):
+            return None
+        if len(self.points) > MOST:
+            if self.stop:
+                raise Enough
             return None
         if id(frame) in self._functions:  # a generator goes on
             return self._step

@@ -21,7 +21,7 @@ from .alternatives import alternatives
 from .differences import said
 from .divergence import Divergence, Place
 from .equations import Program, record, trace
-from .host import HostValues
+from .host import Enough, HostValues
 from .pairing import Index
 from .points import Point, ancestors
 from .relations import jax_place, relation
@@ -129,10 +129,12 @@ class _Search:
 
     def _parting(self) -> Parting | None:
         """Functions and variables of the same name, with the JAX half run line by line too."""
-        theirs = HostValues()
+        theirs = HostValues(stop=True)
         try:
             with jax.disable_jit(), theirs:
                 self.function(*self.args)
+        except Enough:  # the first difference may be among what was seen
+            pass
         except Exception:  # without `jit` the user's code may raise anything: there is another search
             return None
         return first_parting(self.host.root, theirs.root)
