@@ -1,5 +1,6 @@
 """`bisect`: the first place where the halves of a twin part at one level, and the cause."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -300,9 +301,10 @@ class Search:
         return _Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
 
     def _reader_in_jax(self, names: Collection[str]) -> Point | None:
-        """The first equation that reads an input."""
+        """The first equation that reads an input; an update is given a list of batches."""
         values = self._paired()
-        own = {n for name, n in values.program.inputs.items() if name in names}
+        plain = lambda name: re.sub(r"^batch\.[0-9]+\b", "batch", name) if self.trial.level != "forward" else name
+        own = {n for name, n in values.program.inputs.items() if name in names or plain(name) in names}
         return next((p for p in values.jax_points.values() if own & set(p.reads) and p.lines), None)
 
     # Gradients
