@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from lines import __file__ as lines_file, first_lines
@@ -88,7 +89,7 @@ def _words(value: Any) -> str:
 
 
 def _of_array(value: Any) -> str:
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     array = np.asarray(value)
     return _digest("constant", array.shape, str(array.dtype), array.tobytes())

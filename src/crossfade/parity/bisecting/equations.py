@@ -176,7 +176,7 @@ def _unroll(program: Program, eqn: JaxprEqn, inputs: list[int], lines: tuple[str
 
 def _can_choose(eqn: JaxprEqn) -> bool:
     """Whether both branches can be computed and one be taken: they are short, and give arrays."""
-    plain = all(not jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key) for v in eqn.outvars)
+    plain = all(not jnp.issubdtype(getattr(v.aval, "dtype", float), jax.dtypes.prng_key) for v in eqn.outvars)
     return plain and sum(unrolled_length(branch.jaxpr) for branch in eqn.params["branches"]) <= LONG
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from jax.core import Tracer
 
 from ...bridge.libraries import named_leaves
 from ...bridge.source_lines import is_search, is_users
@@ -161,7 +162,7 @@ def _arrays(value: Any, name: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _array(leaf: Any) -> np.ndarray | None:
-    if isinstance(leaf, jax.core.Tracer):
+    if isinstance(leaf, Tracer):
         return None
     if isinstance(leaf, torch.Tensor):
         return leaf.detach().numpy().copy() if leaf.layout is torch.strided and not leaf.is_complex() else None

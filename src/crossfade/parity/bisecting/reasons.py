@@ -61,7 +61,9 @@ class Reasons:
             return Blamed(guilty.point, window)
         for number in guilty.point.reads:
             maker = self._maker(number)
-            for cause in usual_causes(maker) if maker is not None and maker.name in REDUCTIONS else ():
+            if maker is None or maker.name not in REDUCTIONS:
+                continue
+            for cause in usual_causes(maker):
                 if self._through(maker, cause, guilty):
                     return Blamed(self.points[maker.points[0]], cause)
         return None
@@ -187,8 +189,9 @@ class Reasons:
         """The parameter that an operand is, or a copy of as the update leaves it."""
         if (name := self.watch.parameter_of(operand)) is not None:
             return name
-        number, moved = self.watch.number_of(operand), self.values.found.get("change", {})
-        for name, change in moved.items() if number is not None else ():
+        if (number := self.watch.number_of(operand)) is None:
+            return None
+        for name, change in self.values.found.get("change", {}).items():
             before = self.trial.weights[name]
             if change.shape == tuple(operand.shape) and np.any(change) and change.size > 1:
                 if same_numbers(self.points[number].value, before + change):

@@ -111,8 +111,8 @@ class _Search:
         ours, theirs = parted.ours, parted.theirs
         kind, cause = self._said(parted)
         compared = relation(ours.value, theirs.value, ours.value.shape)
-        places = (Place(_word(p), p.where, "", p.lines) for p in (ours, theirs))
-        told = self._told(*places, kind, cause, compared)
+        host, other = (Place(_word(p), p.where, "", p.lines) for p in (ours, theirs))
+        told = self._told(host, other, kind, cause, compared)
         if kind:
             return told
         deeper = self._by_equations(SMALL)
@@ -120,8 +120,8 @@ class _Search:
 
     def _said(self, parted: Parting) -> tuple[str, str]:
         ours, theirs, maker = parted.ours.value, parted.theirs.value, parted.maker
-        for name, given in maker.given.items() if maker is not None and theirs.size > 2 else ():
-            if _equal(given, theirs) and np.ptp(theirs) > 0:
+        if maker is not None and theirs.size > 2 and np.ptp(theirs) > 0:
+            if name := next((name for name, given in maker.given.items() if _equal(given, theirs)), ""):
                 return "left out", f"{maker.name} is left out in JAX, which has {name} for what it returns"
         if ours.shape != theirs.shape:  # a row of one half
             return "", ""
