@@ -76,3 +76,48 @@ def slide() -> Any:
             return found.replace(metrics={**state.metrics, "speed": speed})
 
     return Slide()
+
+
+class PushCart:
+    """The face of MuJoCo Playground's environments, which are none of Brax's classes: a cart that a force pushes."""
+
+    action_size = 1
+
+    @property
+    def observation_size(self):
+        import jax
+
+        return jax.eval_shape(self.reset, jax.random.PRNGKey(0)).obs.shape[-1]
+
+    def reset(self, rng):
+        import jax
+
+        x = jax.random.uniform(rng, (2,), minval=-0.2, maxval=0.2)
+        return CartState({"qpos": x[:1], "qvel": x[1:]}, x, jnp.zeros(()), jnp.zeros(()), {}, {"rng": rng})
+
+    def step(self, state, action):
+        speed = state.data["qvel"] + 0.1 * action
+        place = state.data["qpos"] + 0.1 * speed
+        obs = jnp.concatenate([place, speed])
+        done = (jnp.abs(place[0]) > 0.5).astype(jnp.float32)
+        return state._replace(data={"qpos": place, "qvel": speed}, obs=obs, reward=1 - jnp.abs(place[0]), done=done)
+
+
+class CartState(NamedTuple):
+    data: Any
+    obs: Any
+    reward: Any
+    done: Any
+    metrics: Any
+    info: Any
+
+
+class Registry:
+    """That of a package which stands in for MuJoCo Playground."""
+
+    ALL_ENVS = ("PushCart", "Unused")
+
+    @staticmethod
+    def load(name, config=None, config_overrides=None):
+        assert (name, config_overrides) == ("PushCart", {"impl": "jax"})
+        return PushCart()

@@ -28,3 +28,25 @@ class SlideSystem(PPOSystem[SlideConfig]):
 
     def evaluate(self, policy, effort=None, buffer=None):
         return Evaluation({})
+
+
+RECORD_BALANCE = System(
+    name="balance",
+    help="a cart-pole of MuJoCo Playground",
+    config=f"{__name__}:BalanceConfig",
+    torch="",
+    jax=f"{__name__}:BalanceSystem",
+)
+
+
+@dataclass(frozen=True)
+class BalanceConfig(ContinuousPPOConfig):
+    pass
+
+
+class BalanceSystem(PPOSystem[BalanceConfig]):
+    def __init__(self, config: BalanceConfig):
+        super().__init__(config, BraxParams(env="CartpoleBalance", backend="playground", limit=200))
+
+    def evaluate(self, policy, effort=None, buffer=None):
+        return Evaluation({})

@@ -4,12 +4,13 @@ import functools
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from brax_cases import Drift, DriftParams
+from brax_cases import Drift, DriftParams, PushCart, Registry
 
 from crossfade.envs.brax import BraxParams
 from crossfade.envs.maze import MazeParams
@@ -145,6 +146,42 @@ def test_our_ppo_trains_an_environment_of_brax():
     assert rewards[-5:].mean() > rewards[:5].mean() / 3, rewards
     by_hand = make_trainer(RECORD, replace(config, mode="jax_policy")).run(0, 2)["mean_reward"]
     np.testing.assert_allclose(by_hand, rewards[:2], rtol=1e-3)
+
+
+def test_an_environment_of_playground_as_a_world(monkeypatch):
+    """By its name, of a package that stands in for MuJoCo Playground: what the environment itself does."""
+    monkeypatch.setitem(sys.modules, "mujoco_playground", SimpleNamespace(registry=Registry))
+    params = BraxParams(env="PushCart", backend="playground", limit=3)
+    world, env, uniform = make_world(params, "jax"), PushCart(), jnp.full((4, 2), 0.3)
+    assert (world.observation_dim, world.action_space.dim) == (2, 1)
+    state = world.begin(None, None, uniform)
+    alone = env.reset(jnp.floor(uniform[0] * 2**24).astype(jnp.uint32))
+    for t in range(3):
+        action = jnp.full((4, 1), 0.5 - t)
+        state, outcome = world.step(None, None, state, action)
+        alone = env.step(alone, jnp.clip(action[0], -1, 1))
+        np.testing.assert_allclose(world.observe(None, None, state)[3], alone.obs, rtol=1e-6)
+        np.testing.assert_allclose(outcome.reward[3], alone.reward, rtol=1e-6)
+        assert bool(outcome.truncated[3]) == (t == 2)
+    with pytest.raises(UsageError, match="one of PushCart, Unused, got 'PushCar'.*Did you mean 'PushCart'"):
+        make_world(BraxParams(env="PushCar", backend="playground"), "jax")
+
+
+def test_without_playground_it_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco_playground", None)
+    with pytest.raises(UsageError, match="pip install playground"):
+        make_world(BraxParams(env="CartpoleSwingup", backend="playground"), "jax")
+
+
+@pytest.mark.slow
+def test_our_ppo_trains_an_environment_of_playground():
+    """The cart-pole that is to be balanced, where MuJoCo Playground is installed."""
+    pytest.importorskip("mujoco_playground")
+    from brax_system_jax import RECORD_BALANCE, BalanceConfig
+
+    config = BalanceConfig(n_envs=32, n_steps=32, lr=1e-3, hidden=32, gamma=0.98, log_std_start=-0.5, steps=60)
+    rewards = make_trainer(RECORD_BALANCE, config).run(0, 60)["mean_reward"]
+    assert rewards[-5:].mean() > rewards[:5].mean() + 0.1, rewards
 
 
 @pytest.mark.slow

@@ -70,6 +70,14 @@ def copy(killed, tmp_path) -> Path:
     return shutil.copytree(killed, tmp_path / killed.parent.name / killed.name)
 
 
+def test_the_log_counts_steps_of_environments(system, finished):
+    """Updates times what an update makes, in every row; of PPO and of treasurehunt that is known beforehand."""
+    config = settings(system, "jax_full", "float32")
+    assert [row["env_steps"] for row in rows(finished)] == [row["updates"] * config.env_steps for row in rows(finished)]
+    if {"n_envs", "worlds"} & set(vars(config)):
+        assert rows(finished)[-1]["env_steps"] > config.steps
+
+
 # Resuming
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 from crossfade.cli import main
 from crossfade.config import apply, from_yaml, to_yaml
 from crossfade.envs.robot.params import RobotParams
+from crossfade.envs.robot.rendering import rendered
 from crossfade.envs.robot.robot_numpy import Robot
 from crossfade.envs.robot.state import Terms, Told
 from crossfade.envs.robot.view import stick_figures
@@ -180,6 +181,29 @@ def test_a_stick_figure_follows_its_robot():
     episode = {"shown_qpos": np.stack([home] * 5)}
     with Image.open(io.BytesIO(shown.animate(RobotParams(model="sprig11"), episode))) as image:
         assert image.n_frames >= 1
+
+
+def test_a_film_is_rendered_where_there_is_opengl_and_else_says_why(monkeypatch):
+    params, model = RobotParams(), RobotParams().load()
+    qpos = np.array([model.home] * 3)
+    qpos[1:, 0] += 0.2, 20.2
+    episode = {"shown_qpos": np.repeat(qpos, shown.EVERY, 0)}
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    film, drawn_by = shown.film(params, episode)
+    assert drawn_by.startswith("stick figures. rendering: expected OpenGL") and "disabled: " in drawn_by
+    assert film == shown.animate(params, episode)
+    monkeypatch.delenv("MUJOCO_GL")
+    try:
+        pictures = rendered(model, qpos)
+    except UsageError as error:
+        pytest.skip(str(error))
+    assert [picture.shape for picture in pictures] == [(240, 360, 3)] * 3
+    first, near, far = (picture.astype(int) for picture in pictures)
+    assert np.abs(first - near)[190:].max() > 20  # the marks on the ground go by
+    assert np.abs(first - far)[60:170, 170:190].mean() < 8  # the robot stays, and in the light
+    film, drawn_by = shown.film(params, episode)
+    with Image.open(io.BytesIO(film)) as image:
+        assert drawn_by == "MuJoCo" and image.n_frames == 3
 
 
 # Export

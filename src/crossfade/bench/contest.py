@@ -25,11 +25,11 @@ Measured = dict[str, dict[str, Any]]
 
 
 class Promise(NamedTuple):
-    """A figure of a contender and what it must be at least, or at most where it is memory."""
+    """A figure of a contender and what it must be at least, or at most where it is memory or the time of compiling."""
 
     setting: str
     contender: str
-    figure: str  # "steps" per second, "gigabytes", or "ratio" of speeds
+    figure: str  # "steps" per second, "gigabytes", "compile_s", or "ratio" of speeds
     needed: float
     baseline: str | None = None
     spread: bool = False
@@ -121,8 +121,8 @@ def judge(promises: Iterable[Promise], settings: Mapping[str, Measured]) -> list
             ratios = {n: median_ratio(row["rounds"], fastest["rounds"], "wall_step") for n, row in beside.items()}
             found = min(ratios.values(), default=None)
         else:
-            found = fastest["steps"] if promise.figure == "steps" else max(row["gigabytes"] for row in own)
-        least, best = promise.figure != "gigabytes", found
+            found = fastest["steps"] if promise.figure == "steps" else max(row[promise.figure] for row in own)
+        least, best = promise.figure not in ("gigabytes", "compile_s"), found
         if promise.spread and found is not None:
             beside = _variants(promise.baseline or "", settings[promise.setting])
             best = min(best_ratio(row["rounds"], fastest["rounds"], "wall_step") for row in beside.values())
@@ -163,6 +163,8 @@ def _words(row: dict[str, Any]) -> str:
         return f"{row['contender']} is {each}, promised {row['needed']:g}x" + (" in one round" if row["spread"] else "")
     if row["figure"] == "gigabytes":
         return f"{row['contender']} holds {row['found']:.2f} GB at most, promised {row['needed']:g}"
+    if row["figure"] == "compile_s":
+        return f"{row['contender']} compiles in {row['found']:.1f} s at most, promised {row['needed']:g}"
     return f"{row['contender']} makes {row['found'] / 1e6:.2f} M steps/s, promised {row['needed'] / 1e6:g} M"
 
 

@@ -99,6 +99,12 @@ class World(Protocol):
         ...
 
 
+def keeps_observations(world: World) -> bool:
+    """Whether a world says, as `keeps_observations = True`, that its states hold what is seen of them, and that a step
+    is dear: compiled rollouts then keep observations instead of states from which they could be made again."""
+    return getattr(world, "keeps_observations", False)
+
+
 @runtime_checkable
 class WorldParams(Protocol):
     """What states a world, and where its two classes are, `module:Class`. Each is called with the params. Hashable."""

@@ -73,6 +73,16 @@ class RunConfig:
         """Updates after which a phase of training ends. No chunk goes beyond one, and policies are evaluated there."""
         return ()
 
+    @property
+    def trainer_place(self) -> str:
+        """Another trainer than the mode's: `module:Class`, `(config, snapshot, step) -> trainers.trainer.Trainer`."""
+        return ""
+
+    @property
+    def env_steps(self) -> int:
+        """Steps of environments in an update, for the log; 0 where there are none, or as many as chance decides."""
+        return 0
+
     def footprint(self) -> dict[str, int]:
         """Bytes of memory that a run needs at least, by what they are for; what nobody has counted is left out."""
         return {}

@@ -23,7 +23,9 @@ def jax_half(system: System, config: RunConfig) -> JaxSystem[Any, Any]:
 
 
 def make_trainer(system: System, config: RunConfig, snapshot: Snapshot | None = None, step: int = 0) -> Trainer:
-    """The trainer of `config.mode`, at the start or where a snapshot was taken."""
+    """The trainer of `config.mode`, or the config's own, at the start or where a snapshot was taken."""
+    if config.trainer_place:
+        return load_attribute(config.trainer_place)(config, snapshot, step)
     half: Any = (torch_half if config.mode in ("torch", "torch_pure", "jax_minimal") else jax_half)(system, config)
     start = half.parameters()
     snapshot = snapshot or Snapshot(start, {})

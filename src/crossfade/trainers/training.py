@@ -88,7 +88,8 @@ def train(
                 log()
                 metrics |= columns([config.course(i) for i in range(step, step + n)])
                 named = {f"train/{name}": values for name, values in metrics.items()}
-                return named | {"updates": step + 1 + np.arange(n)}
+                done = step + 1 + np.arange(n)
+                return named | {"updates": done, "env_steps": config.env_steps * done}
 
             def evaluate(step: int) -> dict[str, float]:
                 found = trainer.evaluate()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 class Rollout(NamedTuple):
     """A fixed number of steps of every environment, time first."""
 
-    state: Any  # before each step, (steps, envs) in every field; on the host what was `Seen` of it
+    state: Any  # before each step, (steps, envs) in every field; what was `Seen` of it where observations are kept
     action: Any  # (steps, envs) or (steps, envs, dim), as it was sampled
     log_prob: Any  # (steps, envs) of the action, when it was taken
     value: Any  # of the state before the step
@@ -19,7 +19,7 @@ class Rollout(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the policy saw: the host has memory to keep it, so nothing is observed twice."""
+    """What the policy saw: the host has memory to keep it, so nothing is observed twice; some worlds keep it too."""
 
     observation: Any  # (steps, envs, o)
     mask: Any  # (steps, envs, a), or None

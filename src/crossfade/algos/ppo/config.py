@@ -78,6 +78,11 @@ class PPOConfig(RunConfig):
         return self.n_envs * self.n_steps // self.minibatches
 
     @property
+    def env_steps(self) -> int:
+        """Steps of all environments in an update."""
+        return self.n_envs * self.n_steps
+
+    @property
     def horizon(self) -> int:
         """Updates over which rate and curriculum run."""
         return self.steps if self.schedule is None else self.schedule

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from ...envs.world import BoundWorld, told
+from ...envs.world import BoundWorld, keeps_observations, told
 from ...nn import normalizer_jax as normalizer
 from ...nn.distribution import Distribution
 from ...nn.normalizer_jax import Statistics
@@ -16,7 +16,7 @@ from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import shuffled
 from .acting_jax import Actor
-from .batch import Carry, Noise, Rollout
+from .batch import Carry, Noise, Rollout, Seen
 from .config import PPOConfig
 from .hook import Watched
 from .learner_jax import Info
@@ -56,8 +56,9 @@ def collect(
     """
     see = lambda raw: as_seen(raw, carry.statistics, config)
     value_of = lambda state: actor.value(see(envs.observe(state)))
+    keeps, bootstraps = keeps_observations(envs.world), config.truncation == "bootstrap"
 
-    def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Sums]]:
+    def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Sums, Any]]:
         raw, mask = envs.observe(now.state), envs.mask(now.state)
         action, executed, log_prob, value = actor.act(see(raw), mask, noise[0])
         after, outcome = envs.step(now.state, executed)
@@ -76,7 +77,7 @@ def collect(
             sums["illegal"] = (~jnp.take_along_axis(mask, action[:, None], 1)).sum()
         sums["told"] = {name: numbers.sum() for name, numbers in told(outcome).items()}
         taken = Rollout(
-            state=now.state,
+            state=Seen(raw, mask) if keeps else now.state,
             action=action,
             log_prob=log_prob,
             value=value,
@@ -92,15 +93,19 @@ def collect(
             episode_return=jnp.where(ended, 0, episode_return),
             episode_length=jnp.where(ended, 0, episode_length),
         )
-        return following, (taken, sums)
+        return following, (taken, sums, envs.observe(after) if keeps and bootstraps else None)
 
     nothing = normalizer.start(envs.world.observation_dim, config.dtype)
-    after, (taken, sums) = jax.lax.scan(step, carry._replace(statistics=nothing, aux=None), (noise.action, noise.start))
+    begun = carry._replace(statistics=nothing, aux=None)
+    after, (taken, sums, final) = jax.lax.scan(step, begun, (noise.action, noise.start))
     after = after._replace(statistics=_joined(carry.statistics, after.statistics, config), aux=carry.aux)
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
-    if config.truncation == "bootstrap":
+    if bootstraps and keeps:
+        taken = taken._replace(next_value=_values_where_cut_off(taken, final, lambda raw: actor.value(see(raw))))
+    elif bootstraps:
         step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
-        taken = taken._replace(next_value=_values_where_cut_off(taken, value_of, step_again))
+        again = taken.state, taken.action
+        taken = taken._replace(next_value=_values_where_cut_off(taken, again, lambda it: value_of(step_again(*it))))
     return taken, after, _info(taken, sums, config.devices)
 
 
@@ -110,21 +115,22 @@ def as_seen(raw: Float[Array, "*n o"], statistics: Statistics, config: PPOConfig
 
 
 def _values_where_cut_off(
-    rollout: Rollout, value_of: Callable[[Any], Array], step_again: Callable[[Any, Array], Any]
+    rollout: Rollout, given: PyTree, value: Callable[[PyTree], Float[Array, " envs"]]
 ) -> Float[Array, "steps envs"]:
-    """`next_value`, with the value of the final state where an episode was cut off.
+    """`next_value`, with the value of the final state where an episode was cut off, computed from what was `given`.
 
-    Those steps are few: they are made once more, as many at a time as there are environments.
+    That is its observation, or the state and the action before it. Such steps are few: their values are computed, or
+    they are made once more, as many at a time as there are environments.
     """
     envs, n = rollout.value.shape[1], rollout.value.size
     cut_off = rollout.truncated.ravel()
     number = jnp.nonzero(cut_off, size=n, fill_value=n)[0]
-    state, action = jax.tree.map(lambda x: x.reshape(n, *x.shape[2:]), (rollout.state, rollout.action))
+    rows = jax.tree.map(lambda x: x.reshape(n, *x.shape[2:]), given)
 
     def block(i: Array, next_value: Float[Array, " n"]) -> Float[Array, " n"]:
         index = jax.lax.dynamic_slice(number, (i * envs,), (envs,))
-        again = jax.tree.map(lambda column: column.at[index].get(mode="clip"), (state, action))
-        return next_value.at[index].set(value_of(step_again(*again)), mode="drop")
+        own = jax.tree.map(lambda column: column.at[index].get(mode="clip"), rows)
+        return next_value.at[index].set(value(own), mode="drop")
 
     blocks = (cut_off.sum() + envs - 1) // envs
     return jax.lax.fori_loop(0, blocks, block, rollout.next_value.ravel()).reshape(rollout.value.shape)

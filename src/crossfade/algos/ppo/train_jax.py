@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ...envs.world import BoundWorld, World
+from ...envs.world import BoundWorld, World, keeps_observations
 from ...nn.normalizer_jax import Statistics
 from ...optim import sharing_jax as sharing
 from ...optim.sharing_jax import EVERYWHERE, SHARED
@@ -97,7 +97,7 @@ def minibatch_of(
 ) -> tuple[Callable[[Int[Array, " size"]], Minibatch], Info]:
     """The function that gives the steps of a rollout with these numbers; and what to log of its critic.
 
-    Observations are not kept: states are, which are small, and from them observations are made again.
+    Most worlds do not keep observations: states are kept, which are small, and observations made again from them.
     """
     advantage = advantages(rollout, config)
     returns = rollout.value + advantage
@@ -108,8 +108,8 @@ def minibatch_of(
     def minibatch(index: Int[Array, " size"]) -> Minibatch:
         take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
         state, *others = jax.tree.map(take, steps)
-        observation = as_seen(envs.observe(state), statistics, config)
-        return Minibatch(observation, envs.mask(state), *others)
+        raw, mask = state if keeps_observations(envs.world) else (envs.observe(state), envs.mask(state))
+        return Minibatch(as_seen(raw, statistics, config), mask, *others)
 
     value, returns = steps[3:5]
     return minibatch, {"explained_variance": explained_variance(value, returns)}

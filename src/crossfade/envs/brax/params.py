@@ -1,4 +1,4 @@
-"""A Brax environment as parameters: its name, and what it is made with. Framework-free.
+"""An environment of Brax or MuJoCo Playground as parameters: its name, and what it is made with. Framework-free.
 
 **Episodes** begin where the environment's `reset` puts them, with a key made of the two numbers that `begin` is given:
 24 bits of each. An episode is `terminated` where the environment says `done`, and `truncated` after `limit` steps.
@@ -14,12 +14,12 @@ from ...ranges import Count, check
 
 @dataclass(frozen=True)
 class BraxParams:
-    """An environment of Brax, or any other with its face, such as those of MuJoCo Playground."""
+    """An environment of Brax or of MuJoCo Playground, or any other with their face."""
 
     env: str = "inverted_pendulum"
-    """A name that Brax knows, or MODULE:ATTR of an environment or of a function that makes one."""
+    """A name that Brax or Playground knows, or MODULE:ATTR of an environment or of a function that makes one."""
     backend: str = "generalized"
-    """Brax's physics, for environments that Brax knows by name."""
+    """Brax's physics, for environments that Brax knows by name; `playground` for those of MuJoCo Playground, by MJX."""
     limit: Count = 1000
     """Steps of an episode at most."""
 

@@ -1,7 +1,10 @@
-"""An environment of Brax as a world. `params.py` states it."""
+"""An environment of Brax or of MuJoCo Playground as a world. `params.py` states it."""
 
+import contextlib
 import functools
+import io
 from collections import namedtuple
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
@@ -16,6 +19,7 @@ from ...loading import load_attribute
 from ..world import BareOutcome, Continuous
 from .params import BraxParams
 
+PLAYGROUND = "playground"
 BITS = 24
 """Of a float32 in [0, 1)."""
 
@@ -29,19 +33,34 @@ class Episode(NamedTuple):
 
 @functools.cache
 def make_env(params: BraxParams) -> Any:
-    """Brax's environment, without wrappers."""
-    try:
-        known = import_module("brax.envs")._envs
-        face = import_module("brax.envs.base").Env
-    except ModuleNotFoundError as error:
-        raise UsageError("this environment needs Brax: pip install 'crossfade[brax]'.") from error
+    """The environment, without wrappers."""
     if ":" in params.env:
         found = load_attribute(params.env)
-        return found if isinstance(found, face) or not callable(found) else found()
+        return found() if isinstance(found, type) or not hasattr(found, "reset") else found
+    known, make = (_playground if params.backend == PLAYGROUND else _brax)(params)
     if params.env not in known:
         near = nearest(params.env, known)
         raise UsageError(f"env: expected MODULE:ATTR or one of {', '.join(sorted(known))}, got {params.env!r}.{near}")
-    return known[params.env](backend=params.backend)
+    return make()
+
+
+def _brax(params: BraxParams) -> tuple[Collection[str], Callable[[], Any]]:
+    """Names of environments, and how the one of these parameters is made."""
+    try:
+        known = import_module("brax.envs")._envs
+    except ModuleNotFoundError as error:
+        raise UsageError("this environment needs Brax: pip install 'crossfade[brax]'.") from error
+    return known, lambda: known[params.env](backend=params.backend)
+
+
+def _playground(params: BraxParams) -> tuple[Collection[str], Callable[[], Any]]:
+    """The same of MuJoCo Playground; its other back end is for GPUs."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that its back end for GPUs is not installed
+            registry: Any = import_module("mujoco_playground").registry
+    except ModuleNotFoundError as error:
+        raise UsageError("backend=playground needs MuJoCo Playground: pip install playground.") from error
+    return registry.ALL_ENVS, lambda: registry.load(params.env, config_overrides={"impl": "jax"})
 
 
 @functools.cache
@@ -50,6 +69,12 @@ def _structure(params: BraxParams) -> tuple[Any, Any]:
     state = jax.eval_shape(make_env(params).reset, jax.ShapeDtypeStruct((2,), jnp.uint32))
     leaves, tree = jax.tree.flatten(state)
     return tree, namedtuple("Leaves", [f"leaf{i}" for i in range(len(leaves))])
+
+
+@functools.cache
+def _size(params: BraxParams) -> Any:
+    """Of an observation; Playground traces a whole reset to tell it."""
+    return make_env(params).observation_size
 
 
 def _unflat(params: BraxParams, state: Episode) -> Any:
@@ -63,13 +88,14 @@ class Brax:
 
     params: BraxParams
     start_numbers: ClassVar[int] = 2
+    keeps_observations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         make_env(self.params)  # what is wrong with it is said here
 
     @property
     def observation_dim(self) -> int:
-        size = make_env(self.params).observation_size
+        size = _size(self.params)
         if not isinstance(size, int):
             raise UsageError(f"{self.params.env}: expected observations in one array, got {size}. Wrap it so.")
         return size
@@ -116,6 +142,7 @@ class HostBrax:
 
     params: BraxParams
     start_numbers: ClassVar[int] = 2
+    keeps_observations: ClassVar[bool] = True
 
     @property
     def observation_dim(self) -> int:

@@ -6,17 +6,17 @@ of the file's actuators only their joints and limits are read. What is refused i
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ...errors import UsageError, nearest
-from .model import BASE_QPOS, ZERO, Foot, Link, Matrix, RobotModel, Vector
+from .mjcf_links import foot_of, links_of
+from .mjcf_names import joints_of, kind_of, mujoco_module, numbered, refuse, vector
+from .model import BASE_QPOS, ZERO, RobotModel
 
 ROBOTS = ("sprig11", "tuft8", "stilt6")
 """Robots of our own: a biped, a quadruped, and a biped that stays in a plane."""
@@ -58,21 +58,21 @@ def _read(
     floor = _floor(mj)
     base = _base(mj)
     _refuse_what_is_unknown(mj, base)
-    links, places = _links(mj, base)
-    spheres = [_named(mj, "geom", foot, "feet") for foot in feet] if feet is not None else _touching(mj, floor)
-    actuated = [_named(mj, "joint", joint, "joints") for joint in joints] if joints is not None else _driven(mj)
+    links, places = links_of(mj, base)
+    spheres = [numbered(mj, "geom", foot, "feet") for foot in feet] if feet is not None else _touching(mj, floor)
+    actuated = [numbered(mj, "joint", joint, "joints") for joint in joints] if joints is not None else _driven(mj)
     first = BASE_QPOS[base]
     loose = [mj.joint(joint).name for joint in actuated if mj.jnt_qposadr[joint] < first]
-    _refuse(bool(loose), f"joints: expected joints between links, got {loose}, which hold the base. Leave them out.")
+    refuse(bool(loose), f"joints: expected joints between links, got {loose}, which hold the base. Leave them out.")
     for what, given in (("joints", actuated), ("feet", spheres)):
-        _refuse(not given, f"{what}: expected at least one, found none in {name}. Name them by {what}=.")
-        _refuse(len(set(given)) < len(given), f"{what}: expected each once, got one twice. Name each once.")
+        refuse(not given, f"{what}: expected at least one, found none in {name}. Name them by {what}=.")
+        refuse(len(set(given)) < len(given), f"{what}: expected each once, got one twice. Name each once.")
     return RobotModel(
         name=mj.names.split(b"\0", 1)[0].decode() or Path(name).stem,
         base=base,
-        offset=ZERO if base == "free" else _vector(mj.body_pos[1]),
+        offset=ZERO if base == "free" else vector(mj.body_pos[1]),
         links=links,
-        feet=tuple(_foot(mj, sphere, places) for sphere in spheres),
+        feet=tuple(foot_of(mj, sphere, places) for sphere in spheres),
         joints=tuple(mj.joint(joint).name for joint in actuated),
         actuated=tuple(int(mj.jnt_qposadr[joint]) - first for joint in actuated),
         torque_limit=tuple(_limit(mj, joint) for joint in actuated),
@@ -85,23 +85,16 @@ def _read(
     )
 
 
-def _mujoco() -> Any:
-    try:
-        return import_module("mujoco")
-    except ModuleNotFoundError as error:
-        raise UsageError("robots need MuJoCo: pip install 'crossfade[mujoco]'.") from error
-
-
 def _compile(name: str) -> Any:
     """MuJoCo's model: no actuators of its own, no sensors, and numbers that are not finite stay so."""
-    mujoco, path = _mujoco(), Path(name)
+    mujoco, path = mujoco_module(), Path(name)
     if name in ROBOTS:
         path = Path(__file__).parent / "robots" / f"{name}.xml"
     elif not path.is_file():
         known = f"one of {', '.join(ROBOTS)} or the path of an MJCF"
         raise UsageError(f"robot: expected {known}, got {name!r}, which is no file.{nearest(name, ROBOTS)}")
     lost = NOT_FINITE.search(path.read_text(errors="replace"))  # MuJoCo would take the default in its place
-    _refuse(lost is not None, f"{path}: expected finite numbers, got {lost and lost[0]}. Mend it there.")
+    refuse(lost is not None, f"{path}: expected finite numbers, got {lost and lost[0]}. Mend it there.")
     try:
         mj = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
@@ -114,52 +107,25 @@ def _compile(name: str) -> Any:
 
 def compiled(model: RobotModel) -> Any:
     """MuJoCo's model of a robot, a new one at each call."""
-    return _mujoco().MjModel.from_binary_path("robot.mjb", {"robot.mjb": model.compiled})
+    return mujoco_module().MjModel.from_binary_path("robot.mjb", {"robot.mjb": model.compiled})
 
 
 def ground_and_feet(mj: Any, model: RobotModel) -> list[int]:
     """Numbers of the geoms that are the ground and the feet, in MuJoCo's model of a robot."""
-    return [_floor(mj), *(_named(mj, "geom", foot.name, "feet") for foot in model.feet)]
+    return [_floor(mj), *(numbered(mj, "geom", foot.name, "feet") for foot in model.feet)]
 
 
 def _bytes(mj: Any) -> bytes:
-    mujoco = _mujoco()
+    mujoco = mujoco_module()
     room = np.zeros(mujoco.mj_sizeModel(mj), np.uint8)
     mujoco.mj_saveModel(mj, None, room)
     return room.tobytes()
 
 
-def _refuse(wrong: bool | np.bool, message: str) -> None:
-    if wrong:
-        raise UsageError(message)
-
-
-def _named(mj: Any, kind: str, name: str, setting: str) -> int:
-    """Number of what has this name."""
-    known = [getattr(mj, kind)(i).name for i in range(getattr(mj, {"joint": "njnt", "geom": "ngeom"}[kind]))]
-    if name not in known:
-        shown = ", ".join(filter(None, known))
-        raise UsageError(f"{setting}: expected names of {kind}s, got {name!r}.{nearest(name, known)} Known: {shown}.")
-    return known.index(name)
-
-
-def _kind(mj: Any, what: str, number: int) -> str:
-    """Kind of a joint or a geom, as an MJCF spells it."""
-    mujoco = _mujoco()
-    if what == "joint":
-        return mujoco.mjtJoint(mj.jnt_type[number]).name.removeprefix("mjJNT_").lower()
-    return mujoco.mjtGeom(mj.geom_type[number]).name.removeprefix("mjGEOM_").lower()
-
-
-def _joints_of(mj: Any, body: int) -> range:
-    first = int(mj.body_jntadr[body])
-    return range(first, first + int(mj.body_jntnum[body]))
-
-
 def _base(mj: Any) -> Any:
     """Which base the first body stands on; every other body must hang from it."""
-    _refuse(mj.nbody < 2, "robot: expected a body with joints, found none. Put one into worldbody.")
-    held = [(_kind(mj, "joint", j), _vector(mj.jnt_axis[j])) for j in _joints_of(mj, 1)]
+    refuse(mj.nbody < 2, "robot: expected a body with joints, found none. Put one into worldbody.")
+    held = [(kind_of(mj, "joint", j), vector(mj.jnt_axis[j])) for j in joints_of(mj, 1)]
     base = "free" if [kind for kind, _ in held] == ["free"] else "planar" if tuple(held) == PLANAR else None
     if base is None:
         found = ", ".join(f"{kind} {axis}" for kind, axis in held) or "no joints"
@@ -168,20 +134,20 @@ def _base(mj: Any) -> Any:
             "Give the base a <freejoint/>, or the three joints of a planar one."
         )
     strays = [mj.body(b).name for b in range(2, mj.nbody) if mj.body_rootid[b] != 1]
-    _refuse(bool(strays), f"robot: expected one robot, got also the bodies {strays}. Remove them from worldbody.")
+    refuse(bool(strays), f"robot: expected one robot, got also the bodies {strays}. Remove them from worldbody.")
     if base == "planar":
-        turned = bool(np.any(mj.body_quat[1] != (1, 0, 0, 0)) or np.any(mj.jnt_pos[list(_joints_of(mj, 1))]))
-        _refuse(turned, f"{mj.body(1).name}: expected a planar base without quat and joint pos. Remove them.")
+        turned = bool(np.any(mj.body_quat[1] != (1, 0, 0, 0)) or np.any(mj.jnt_pos[list(joints_of(mj, 1))]))
+        refuse(turned, f"{mj.body(1).name}: expected a planar base without quat and joint pos. Remove them.")
     return base
 
 
 def _refuse_what_is_unknown(mj: Any, base: str) -> None:
     """Whatever would move the robot in MuJoCo and is not in `RobotModel`."""
-    mujoco = _mujoco()
+    mujoco = mujoco_module()
     for body in range(2, mj.nbody):
-        kinds = [_kind(mj, "joint", joint) for joint in _joints_of(mj, body)]
+        kinds = [kind_of(mj, "joint", joint) for joint in joints_of(mj, body)]
         wrong = kinds not in ([], ["hinge"])
-        _refuse(wrong, f"{mj.body(body).name}: expected one hinge or none, got {kinds}. Give each hinge its own body.")
+        refuse(wrong, f"{mj.body(body).name}: expected one hinge or none, got {kinds}. Give each hinge its own body.")
     each = {
         "frictionloss": mj.dof_frictionloss,
         "stiffness": mj.jnt_stiffness,
@@ -195,16 +161,16 @@ def _refuse_what_is_unknown(mj: Any, base: str) -> None:
         "magnitude of a sideways gravity": mj.opt.gravity[:2],
     }
     for what, numbers in each.items():
-        _refuse(bool(np.any(numbers)), f"{what}: expected 0, got {float(np.abs(numbers).max()):g}. Set it to 0.")
+        refuse(bool(np.any(numbers)), f"{what}: expected 0, got {float(np.abs(numbers).max()):g}. Set it to 0.")
     for what, count in (("equality constraints", mj.neq), ("tendons", mj.ntendon), ("plugins", mj.nplugin)):
-        _refuse(count > 0, f"{what}: expected none, got {count}. Remove them.")
+        refuse(count > 0, f"{what}: expected none, got {count}. Remove them.")
     euler = mj.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER
-    _refuse(not euler, 'integrator: expected Euler, got another. Write <option integrator="Euler"/>.')
+    refuse(not euler, 'integrator: expected Euler, got another. Write <option integrator="Euler"/>.')
 
 
 def _floor(mj: Any) -> int:
     """Number of the geom that is the ground."""
-    planes = [g for g in range(mj.ngeom) if _kind(mj, "geom", g) == "plane"]
+    planes = [g for g in range(mj.ngeom) if kind_of(mj, "geom", g) == "plane"]
     level = len(planes) == 1 and mj.geom_bodyid[planes[0]] == 0 and not np.any(mj.geom_pos[planes[0]])
     if not level or np.any(mj.geom_quat[planes[0]] != (1, 0, 0, 0)):
         raise UsageError("ground: expected one plane in worldbody, at z = 0 and level. Put one there.")
@@ -224,7 +190,7 @@ def _can_touch(mj: Any, one: int, other: int) -> bool:
 
 def _touching(mj: Any, floor: int) -> list[int]:
     """Spheres that can touch the ground."""
-    return [g for g in range(mj.ngeom) if _kind(mj, "geom", g) == "sphere" and _can_touch(mj, floor, g)]
+    return [g for g in range(mj.ngeom) if kind_of(mj, "geom", g) == "sphere" and _can_touch(mj, floor, g)]
 
 
 def _others(mj: Any, floor: int, feet: Sequence[int]) -> tuple[str, ...]:
@@ -232,14 +198,14 @@ def _others(mj: Any, floor: int, feet: Sequence[int]) -> tuple[str, ...]:
     named = lambda geom: mj.geom(geom).name or f"geom {geom} of {mj.body(mj.geom_bodyid[geom]).name}"
     pairs = [(a, b) for a in range(mj.ngeom) for b in range(a + 1, mj.ngeom) if _can_touch(mj, a, b)]
     for geom in sorted({geom for pair in pairs for geom in pair}):
-        kind = _kind(mj, "geom", geom)
+        kind = kind_of(mj, "geom", geom)
         if kind not in COLLIDING:
             raise UsageError(
                 f"{named(geom)}: expected what collides to be a {', a '.join(COLLIDING[:-1])} or a {COLLIDING[-1]}, "
                 f'got a {kind}. Put spheres in its place, and set contype="0" conaffinity="0" on it.'
             )
     for foot in feet:
-        _refuse(not _can_touch(mj, floor, foot), f"{named(foot)}: expected a foot to collide with the ground. Let it.")
+        refuse(not _can_touch(mj, floor, foot), f"{named(foot)}: expected a foot to collide with the ground. Let it.")
     return tuple(
         f"{named(a)} with {named(b)}" for a, b in pairs if not ({a, b} - {floor} <= set(feet) and floor in (a, b))
     )
@@ -247,7 +213,7 @@ def _others(mj: Any, floor: int, feet: Sequence[int]) -> tuple[str, ...]:
 
 def _driven(mj: Any) -> list[int]:
     """Joints of the actuators, in their order."""
-    mujoco = _mujoco()
+    mujoco = mujoco_module()
     drives = [i for i in range(mj.nu) if mj.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT]
     return [int(mj.actuator_trnid[i, 0]) for i in drives]
 
@@ -283,91 +249,5 @@ def _home(mj: Any, base: str, home: str | tuple[float, ...] | None) -> tuple[flo
     else:
         qpos = mj.key_qpos[keys.index(home) if home is not None else keys.index("home") if "home" in keys else 0]
     length = np.linalg.norm(qpos[3:7]) if base == "free" else 1.0
-    _refuse(abs(length - 1) > 1e-6, f"home: expected a quaternion of length 1, got {length:g}. Divide it by that.")
+    refuse(abs(length - 1) > 1e-6, f"home: expected a quaternion of length 1, got {length:g}. Divide it by that.")
     return tuple(float(number) for number in qpos)
-
-
-Place = tuple[int, Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]
-"""Of a body the link that it belongs to, and its rotation and position in that link's frame."""
-
-
-def _links(mj: Any, base: str) -> tuple[tuple[Link, ...], list[Place]]:
-    """The links; bodies without joints are parts of what they are welded to."""
-    places: list[Place] = [(-1, np.eye(3), np.zeros(3))]
-    holders: list[int] = []
-    for body in range(1, mj.nbody):
-        link, turned, at = places[mj.body_parentid[body]]
-        turned, at = turned @ _rotation(mj.body_quat[body]), at + turned @ mj.body_pos[body]
-        if body == 1 or mj.body_jntnum[body]:
-            holders.append(body)
-            anchor = np.zeros(3) if body == 1 else mj.jnt_pos[mj.body_jntadr[body]]
-            places.append((len(holders) - 1, np.eye(3), -anchor))
-        else:
-            places.append((link, turned, at))
-    return tuple(_link(mj, body, base, places) for body in holders), places
-
-
-def _link(mj: Any, body: int, base: str, places: list[Place]) -> Link:
-    number = places[body][0]
-    parent, turned, at = places[mj.body_parentid[body]]
-    rotation = turned @ _rotation(mj.body_quat[body])
-    parts = list(_parts(mj, number, places))
-    mass = sum(part for part, _, _ in parts)
-    com = sum(part * centre for part, centre, _ in parts) / mass
-    inertia = sum(own + part * _parallel(centre - com) for part, centre, own in parts)
-    common = {"name": mj.body(body).name, "mass": float(mass), "com": _vector(com), "inertia": _matrix(inertia)}
-    if body == 1:
-        return Link(parent=-1, position=ZERO, rotation=_matrix(np.eye(3)), axis=ZERO, **common)
-    joint, dof = int(mj.body_jntadr[body]), int(mj.body_dofadr[body])
-    lower, upper = mj.jnt_range[joint] if mj.jnt_limited[joint] else (-np.inf, np.inf)
-    return Link(
-        parent=parent,
-        position=_vector(at + turned @ mj.body_pos[body] + rotation @ mj.jnt_pos[joint]),
-        rotation=_matrix(rotation),
-        axis=_vector(mj.jnt_axis[joint]),
-        damping=float(mj.dof_damping[dof]),
-        armature=float(mj.dof_armature[dof]),
-        lower=float(lower),
-        upper=float(upper),
-        **common,
-    )
-
-
-def _parts(
-    mj: Any, link: int, places: list[Place]
-) -> Iterator[tuple[float, Float[np.ndarray, "3"], Float[np.ndarray, "3 3"]]]:
-    """Mass, centre and inertia of the bodies that a link is made of."""
-    for body in range(1, mj.nbody):
-        owner, turned, at = places[body]
-        if owner == link:
-            axes = turned @ _rotation(mj.body_iquat[body])
-            inertia = axes @ np.diag(mj.body_inertia[body]) @ axes.T
-            yield float(mj.body_mass[body]), at + turned @ mj.body_ipos[body], inertia
-
-
-def _foot(mj: Any, geom: int, places: list[Place]) -> Foot:
-    link, turned, at = places[mj.geom_bodyid[geom]]
-    name, kind = mj.geom(geom).name, _kind(mj, "geom", geom)
-    _refuse(kind != "sphere" or link < 0, f"feet: expected spheres of the robot, got {name!r}, a {kind}. Name spheres.")
-    return Foot(name, link, _vector(at + turned @ mj.geom_pos[geom]), float(mj.geom_size[geom, 0]))
-
-
-def _rotation(quaternion: Float[np.ndarray, "4"]) -> Float[np.ndarray, "3 3"]:
-    matrix = np.zeros(9)
-    _mujoco().mju_quat2Mat(matrix, quaternion)
-    return matrix.reshape(3, 3)
-
-
-def _parallel(away: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3 3"]:
-    """Inertia of a unit mass at `away`: |r|^2 1 - r r^T."""
-    return away @ away * np.eye(3) - np.outer(away, away)
-
-
-def _vector(numbers: Any) -> Vector:
-    x, y, z = (float(number) for number in numbers)
-    return x, y, z
-
-
-def _matrix(numbers: Any) -> Matrix:
-    x, y, z = (_vector(row) for row in numbers)
-    return x, y, z

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ class Robot:
     """See `RobotParams`. A world without data; its settings are the ranges of the command."""
 
     params: RobotParams
+    keeps_observations: ClassVar[bool] = True
 
     @cached_property
     def model(self) -> RobotModel:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
@@ -27,6 +27,7 @@ class Robot:
     """See `RobotParams`. A world without data; its settings are the ranges of the command."""
 
     params: RobotParams
+    keeps_observations: ClassVar[bool] = True
 
     @cached_property
     def model(self) -> RobotModel:

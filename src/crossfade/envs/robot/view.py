@@ -1,8 +1,6 @@
-"""A robot for people: stick figures without OpenGL; and MuJoCo's own rendering where that works."""
+"""A robot for people: stick figures, which need no OpenGL. `rendering.py` has MuJoCo's own pictures."""
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +8,6 @@ from jaxtyping import Float
 from ...errors import UsageError
 from ..gif import Frame
 from .kinematics_numpy import frames
-from .mjcf import compiled
 from .model import RobotModel
 
 WIDTH, HEIGHT = 360, 240  # of a frame, in pixels
@@ -18,6 +15,7 @@ PAPER, GROUND, TEXT = (250, 249, 245), (176, 170, 158), (31, 35, 40)
 LEFT, RIGHT, TRUNK = (76, 120, 208), (224, 123, 57), (92, 102, 117)
 MARK = 0.5  # metres between two marks on the ground
 BELOW = 40  # pixels from the ground to the lower edge
+CORNER = (8, 6)  # where captions begin
 
 
 def stick_figures(model: RobotModel, qpos: Float[np.ndarray, "n nq"], captions: Sequence[str]) -> list[Frame]:
@@ -49,9 +47,21 @@ def stick_figures(model: RobotModel, qpos: Float[np.ndarray, "n nq"], captions: 
         for foot, place in zip(model.feet, feet, strict=True):
             (x, y), r = at(place), max(2.0, foot.radius * scale)
             draw.ellipse([x - r, y - r, x + r, y + r], fill=TEXT)
-        draw.text((8, 6), caption, TEXT)
+        draw.text(CORNER, caption, TEXT)
         pictures.append(np.asarray(image))
     return pictures
+
+
+def captioned(pictures: Sequence[Frame], captions: Sequence[str]) -> list[Frame]:
+    """Pictures with a line of text above each."""
+    from PIL import Image, ImageDraw
+
+    found = []
+    for picture, caption in zip(pictures, captions, strict=True):
+        image = Image.fromarray(picture)
+        ImageDraw.Draw(image).text(CORNER, caption, TEXT)
+        found.append(np.asarray(image))
+    return found
 
 
 def _lines(
@@ -68,27 +78,3 @@ def _lines(
 def _side(links: Float[np.ndarray, "links 3"], number: int) -> tuple[int, int, int]:
     away = links[number, 1] - links[0, 1]
     return LEFT if away > 0.01 else RIGHT if away < -0.01 else TRUNK
-
-
-def rendered(model: RobotModel, qpos: Float[np.ndarray, "n nq"]) -> list[Frame]:
-    """The robot as MuJoCo renders it, which needs OpenGL (EGL or OSMesa); UsageError where there is none."""
-    mujoco: Any = import_module("mujoco")
-    made = compiled(model)
-    data, camera = mujoco.MjData(made), mujoco.MjvCamera()
-    try:
-        renderer = mujoco.Renderer(made, HEIGHT, WIDTH)
-    except (mujoco.FatalError, RuntimeError, AttributeError, ImportError) as error:
-        raise UsageError(
-            f"rendering: expected OpenGL, got {type(error).__name__}: {error}. Set MUJOCO_GL=egl or osmesa, or use "
-            "the stick figures, which need none."
-        ) from error
-    pictures = []
-    with renderer:
-        for place in qpos:
-            data.qpos[:] = place
-            mujoco.mj_forward(made, data)
-            camera.lookat[:] = data.xpos[1] * (1, 1, 0.6)
-            camera.distance, camera.azimuth, camera.elevation = 1.6, 90, -12
-            renderer.update_scene(data, camera)
-            pictures.append(renderer.render().copy())
-    return pictures

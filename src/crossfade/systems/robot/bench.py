@@ -7,10 +7,13 @@ turns. A promise is about the fastest way of a contender, and is held against th
 A step is a control step of one robot: five steps of the physics, observation, reward, end, and a new episode where one
 has ended. The biped of 11 joints walks under a policy of 64 tanh units, with its noise drawn ahead. *Level 1* is the
 published way: one MuJoCo robot after the other in a Python loop, 16 of them, and a compiled policy for all. *The same
-physics in NumPy* is our articulated-body engine, vectorised. The levels of PPO: 1 NumPy robots and JAX networks, 2 one
-compiled program that calls the NumPy robots back, 3 all of it compiled, 4 the same shared among devices. Beside them
-stands Brax's PPO on the same world with as many samples and passes; its networks are as wide and as deep, but its
-critic is a network of its own where ours shares the actor's trunk, so it computes more of them.
+physics in NumPy* is our articulated-body engine, vectorised. The levels of PPO, under our physics and under MuJoCo's: 1
+NumPy robots and JAX networks, 2 one compiled program that calls the NumPy robots back, 3 all of it compiled, 4 the same
+shared among devices.
+
+Beside them stands Brax's PPO on the same world with as many samples, passes and minibatches, and with the words of
+`--preset brax`, as ours has once too, also on several devices; its networks are as wide and as deep, but its critic is
+a network of its own where ours shares the actor's trunk, so it computes more of them.
 
 *of peak*: the arithmetic of the networks alone, one pass forward to act and one forward and backward in each epoch, as
 a share of the fastest float32 matrix products that torch or JAX make on this machine.
@@ -23,6 +26,7 @@ from typing import Any
 from ...bench import contest
 from ...bench.contest import ALONE, CORES, SHARED, Promise, both, show
 from ...bench.harness import end
+from . import RECORD
 
 LOOP, NUMPY, HOST = (
     "level 1: MuJoCo robots in a Python loop, 16",
@@ -31,10 +35,16 @@ LOOP, NUMPY, HOST = (
 )
 JAX, MJX = "compiled, aba, 256", "compiled, MJX, 256"
 WORLD, TRAINING = "environment with a policy, sprig11", "PPO, sprig11, 64 x 20 steps"
-LEVEL_1, LEVEL_1_MUJOCO = "level 1: jax_policy", "level 1: jax_policy, mujoco"
-LEVEL_2, LEVEL_3 = "level 2: callback", "level 3 and 4: jax_full"
-TORCH, PURE, BRAX = "torch", "torch_pure", "Brax's PPO, same world"
+LEVEL_1, LEVEL_2, LEVEL_3 = "level 1: jax_policy", "level 2: callback", "level 3 and 4: jax_full"
+LEVEL_2_BRAX, BRAX = "level 2: callback, Brax's PPO", "level 3: Brax's PPO"
+AS_BRAX = "level 3 and 4: jax_full, Brax's settings"
+BY_BRAX = BRAX, BRAX + ALONE, BRAX + SHARED, LEVEL_2_BRAX
+MUJOCO = ", mujoco"
+TORCH, PURE = "torch", "torch_pure"
 SIZES = ("env.model=sprig11", "n_envs=64", "n_steps=20", "minibatches=8", "epochs=4", "hidden=64")
+BRAX_WORDS = tuple(
+    word for word in RECORD.presets["brax"] if word.split("=")[0] not in {"steps", *(w.split("=")[0] for w in SIZES)}
+)
 Contenders = dict[str, dict[str, Any]]
 
 
@@ -42,11 +52,20 @@ def _ppo(*words: str) -> dict[str, Any]:
     return {"kind": "ppo", "words": [*SIZES, *words]}
 
 
-def _compiled(*words: str) -> Contenders:
-    """jax_full with all cores, with one, and with its robots shared among them; several updates in a compiled call."""
-    request = {**_ppo("mode=jax_full", *words), "updates": 5}
-    shared = {**request, "words": [*request["words"], f"devices={CORES}"], "cores": CORES}
-    return both(LEVEL_3, request) | ({LEVEL_3 + SHARED: shared} if CORES in (2, 4, 8) else {})
+def _shared(name: str, *words: str, updates: int = 5) -> Contenders:
+    """jax_full with its robots shared among the cores; several updates in a compiled call."""
+    request = {**_ppo("mode=jax_full", *words, f"devices={CORES}"), "updates": updates, "cores": CORES}
+    return {name + SHARED: request} if CORES in (2, 4, 8) else {}
+
+
+def _compiled(name: str, *words: str) -> Contenders:
+    """The same, and with all cores, and with one."""
+    return both(name, {**_ppo("mode=jax_full", *words), "updates": 5}) | _shared(name, *words)
+
+
+def _brax(*words: str, updates: int = 5) -> dict[str, Any]:
+    """Brax's PPO; several updates in a compiled call."""
+    return {**_ppo("trainer=brax", *BRAX_WORDS, *words), "kind": "brax", "updates": updates}
 
 
 SETTINGS: dict[str, Contenders] = {
@@ -59,20 +78,27 @@ SETTINGS: dict[str, Contenders] = {
         MJX: {"kind": "jax", "n": 256, "physics": "mujoco", "cores": CORES},
     },
     TRAINING: {
-        **both(TORCH, _ppo("mode=torch")),
+        TORCH: {**_ppo("mode=torch"), "cores": CORES},
         **both(PURE, _ppo("mode=torch_pure")),
         LEVEL_1: {**_ppo("level=1"), "cores": CORES},
-        LEVEL_1_MUJOCO: {**_ppo("level=1", "env.physics=mujoco"), "cores": CORES},
         LEVEL_2: {**_ppo("level=2"), "cores": CORES},
-        **both(BRAX, {**_ppo("mode=jax_full"), "kind": "brax", "updates": 5}),
-        **_compiled(),
+        LEVEL_2_BRAX: {**_brax("env.callback=true", updates=1), "cores": CORES},
+        **_compiled(LEVEL_3),
+        **both(BRAX, _brax()),
+        **({BRAX + SHARED: {**_brax(f"devices={CORES}"), "cores": CORES}} if CORES in (2, 4, 8) else {}),
+        **_shared(AS_BRAX, *BRAX_WORDS),
+        LEVEL_1 + MUJOCO: {**_ppo("level=1", "env.physics=mujoco"), "cores": CORES},
+        LEVEL_2 + MUJOCO: {**_ppo("level=2", "env.physics=mujoco"), "cores": CORES},
+        **_shared(LEVEL_3 + MUJOCO, "env.physics=mujoco", updates=1),
     },
 }
 PROMISES = (
     Promise(WORLD, JAX, "ratio", 15.0, LOOP),
     Promise(WORLD, JAX, "ratio", 5.0, NUMPY),
+    Promise(WORLD, JAX, "compile_s", 15.0),
     Promise(TRAINING, LEVEL_3, "ratio", 1.5, PURE),
     Promise(TRAINING, LEVEL_3, "ratio", 3.0, BRAX),
+    Promise(TRAINING, LEVEL_3, "compile_s", 15.0),
 )
 WORKER = "crossfade.systems.robot.bench_worker"
 
@@ -85,16 +111,16 @@ def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> 
 
 def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
     """The whole record; a quick look has neither MJX nor Brax, which compile for half a minute."""
-    rounds, seconds = (3, 0.3) if quick else (5, 2.0)
+    rounds, seconds = (3, 0.3) if quick else (5, 1.0)
     settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
     why = "Brax is not installed"
-    absent: dict[str, str] = {} if find_spec("brax") else {BRAX: why, BRAX + ALONE: why}
+    absent: dict[str, str] = {} if find_spec("brax") else dict.fromkeys(BY_BRAX, why)
     return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, missing=absent, progress=progress)
 
 
 def _quick(contenders: Contenders) -> Contenders:
-    slow = MJX, TORCH, LEVEL_1_MUJOCO, BRAX, BRAX + ALONE
-    return {name: request for name, request in contenders.items() if name not in slow}
+    slow = MJX, TORCH, AS_BRAX + SHARED, *BY_BRAX
+    return {name: request for name, request in contenders.items() if name not in slow and MUJOCO not in name}
 
 
 def flops(request: dict[str, Any]) -> int | None:

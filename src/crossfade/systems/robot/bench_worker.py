@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from importlib import import_module
-from threading import Semaphore, Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -180,7 +179,7 @@ class Ppo:
         rollout_numpy.draw = draw_natively
         config = apply(RobotConfig(steps=1_000_000), words)
         self.trainer, self.update, self.updates = make_trainer(RECORD, config), 0, updates
-        self.steps = updates * config.n_envs * config.n_steps
+        self.steps = updates * config.env_steps
 
     def once(self) -> None:
         self.told = self.trainer.run(self.update, self.updates)
@@ -188,38 +187,20 @@ class Ppo:
 
 
 class BraxPpo:
-    """The same amount of Brax's PPO. Its loop is one call of its own: it runs in a thread that waits between passes."""
+    """The same amount of Brax's PPO."""
 
     def __init__(self, words: list[str], updates: int = 1):
         from ...config import apply
-        from ...envs.brax.env_jax import WorldEnv, train
-        from .brax_jax import options
+        from .brax_trainer_jax import BraxTrainer
         from .config import RobotConfig
 
-        config = apply(RobotConfig(), words)
-        self.steps, passes = updates * config.n_envs * config.n_steps, 100_000
-        self.turn, self.passed, self.ended = Semaphore(0), Semaphore(0), False
-        given = {**options(config), "num_timesteps": passes * self.steps, "num_evals": passes + 1, "run_evals": False}
-
-        def wait(*_: Any) -> None:
-            self.passed.release()
-            self.turn.acquire()
-
-        def run() -> None:
-            try:
-                train(WorldEnv(config.env, None, config.settings(0)), policy_params_fn=wait, **given)
-            finally:
-                self.ended = True
-                self.passed.release()
-
-        Thread(target=run, daemon=True).start()
-        self.passed.acquire()  # all is set up
+        config = apply(RobotConfig(steps=updates * 100_000), words)
+        self.trainer, self.update, self.updates = BraxTrainer(config, every=updates), 0, updates
+        self.steps = updates * config.env_steps
 
     def once(self) -> None:
-        self.turn.release()
-        self.passed.acquire()
-        if self.ended:
-            raise RuntimeError("Brax's PPO has ended; its error is above.")
+        self.told = self.trainer.run(self.update, self.updates)
+        self.update += self.updates
 
 
 def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:

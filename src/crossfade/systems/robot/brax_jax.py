@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ...envs.brax.env_jax import WorldEnv, train as train_by_brax
-from ...errors import UsageError
 from ...run.evaluation import Evaluation
 from .config import RobotConfig
 from .evaluation import RobotEffort, evaluate, walk
@@ -22,14 +20,6 @@ from .evaluation import RobotEffort, evaluate, walk
 
 def options(config: RobotConfig) -> dict[str, Any]:
     """Brax's names for what a config says."""
-    if config.n_envs % config.minibatches:
-        raise UsageError(
-            f"minibatches: expected a divisor of n_envs = {config.n_envs}, got {config.minibatches}. Brax puts whole "
-            "rollouts of an environment into a minibatch."
-        )
-    networks: Any = import_module("brax.training.agents.ppo.networks")
-    linen: Any = import_module("flax.linen")
-    sizes = (config.hidden,) * config.layers
     return {
         "num_timesteps": config.steps * config.n_envs * config.n_steps,
         "episode_length": config.env.limit,
@@ -42,30 +32,28 @@ def options(config: RobotConfig) -> dict[str, Any]:
         "gae_lambda": config.gae_lambda,
         "clipping_epsilon": config.clip,
         "entropy_cost": config.entropy_coef,
+        "vf_loss_coefficient": config.value_coef,
         "learning_rate": config.lr,
         "max_grad_norm": config.clip_norm,
         "normalize_advantage": config.normalize_advantages,
         "normalize_observations": config.normalize_observations,
         "max_devices_per_host": config.devices,
         "seed": config.seed,
-        "network_factory": functools.partial(
-            networks.make_ppo_networks,
-            policy_hidden_layer_sizes=sizes,
-            value_hidden_layer_sizes=sizes,
-            activation=linen.tanh,
-        ),
+        "network_factory": network_factory(config),
     }
 
 
-def train(config: RobotConfig, progress: Callable[[int, dict[str, float]], None], **more: Any) -> Any:
-    """Brax's PPO: (make_policy, parameters). `progress` is told control steps and the figures of `judge`."""
-
-    def told(step: int, make_policy: Any, parameters: Any) -> None:
-        progress(step, judge(config, make_policy, parameters).metrics)
-
-    given = {"num_evals": 2, "run_evals": False, "policy_params_fn": told, **options(config), **more}
-    make_policy, parameters, _ = train_by_brax(WorldEnv(config.env, None, config.settings(0)), **given)
-    return make_policy, parameters
+def network_factory(config: RobotConfig) -> Callable[..., Any]:
+    """Brax's networks, as wide and as deep as ours."""
+    networks: Any = import_module("brax.training.agents.ppo.networks")
+    linen: Any = import_module("flax.linen")
+    sizes = (config.hidden,) * config.layers
+    return functools.partial(
+        networks.make_ppo_networks,
+        policy_hidden_layer_sizes=sizes,
+        value_hidden_layer_sizes=sizes,
+        activation=linen.tanh,
+    )
 
 
 def judge(config: RobotConfig, make_policy: Any, parameters: Any, effort: RobotEffort | None = None) -> Evaluation:

@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ...algos.amp.config import AMPConfig
 from ...algos.ppo.config import ContinuousPPOConfig
@@ -17,6 +17,18 @@ from ...run.settings import Mode
 LEVELS: dict[int, Mode] = {1: "jax_policy", 2: "jax_full", 3: "jax_full", 4: "jax_full"}
 """The published system's levels as modes. In level 2 the compiled program calls the host's environment back, in level 4
 it is shared among devices."""
+AS_BRAX: dict[str, Any] = {
+    "mode": "jax_full",
+    "dtype": "float32",
+    "squashed": True,
+    "log_std": "state",
+    "truncation": "mask",
+    "clip_value": None,
+    "target_kl": None,
+    "adam_eps": 1e-8,
+    "curriculum": False,
+}
+"""What Brax's PPO does in any case, as settings of ours."""
 STAGES = 4
 """Of the curriculum: one speed, the range of speeds, sideways, turning."""
 
@@ -28,6 +40,8 @@ class RobotConfig(ContinuousPPOConfig):
     level: Literal[1, 2, 3, 4] | None = None
     """The published name of a mode: 1 is jax_policy, 2 jax_full that calls the host's environment back, 3 jax_full, 4
     the same on several devices. It sets `mode`, `devices` and `env.callback`, and is none from then on."""
+    trainer: Literal["own", "brax"] = "own"
+    """Whose PPO trains: ours in five modes, or Brax's, which needs its own semantics: `--preset brax trainer=brax`."""
     curriculum: bool = False
     """Commands widen as training goes on, in quarters of the schedule: the middle of the speeds, all of them, sideways,
     turning."""
@@ -60,6 +74,8 @@ class RobotConfig(ContinuousPPOConfig):
         if self.level is not None:
             self._take_level(self.level)
         super().__post_init__()
+        if self.trainer == "brax":
+            self._check_brax()
         if self.style is not None:
             self.style.check_fits(self.n_envs * self.n_steps, self.devices, "style.")
 
@@ -75,6 +91,32 @@ class RobotConfig(ContinuousPPOConfig):
         given = {"mode": mode, "devices": devices, "env": replace(self.env, callback=level == 2), "level": None}
         for name, value in given.items():
             object.__setattr__(self, name, value)  # before anything has seen the config
+
+    def _check_brax(self) -> None:
+        """What Brax's trainer cannot do otherwise must be asked for as it does it: nothing is passed over."""
+        wrong = [f"{name}={_word(value)}" for name, value in AS_BRAX.items() if getattr(self, name) != value]
+        wrong += [f"lr_final={self.lr:g}"] * (self.lr_final != self.lr) + ["style=none"] * (self.style is not None)
+        if wrong:
+            raise UsageError(
+                f"trainer=brax: expected what Brax's PPO does: say {' '.join(wrong)}, or begin with --preset brax."
+            )
+        if self.n_envs % self.minibatches:
+            raise UsageError(
+                f"minibatches: expected a divisor of n_envs = {self.n_envs}, got {self.minibatches}. Brax puts whole "
+                "rollouts of an environment into a minibatch."
+            )
+
+    @property
+    def trainer_place(self) -> str:
+        return "crossfade.systems.robot.brax_trainer_jax:BraxTrainer" if self.trainer == "brax" else ""
+
+    def check_resumed(self, saved: "RobotConfig") -> None:
+        if "brax" in (self.trainer, saved.trainer):
+            raise UsageError(
+                "trainer=brax: expected a run from its start, got one to resume. Brax keeps neither its optimiser nor "
+                "its environments; begin a new run."
+            )
+        super().check_resumed(saved)
 
     def settings(self, update: int) -> Settings:
         """The ranges of the command during an update."""
@@ -108,7 +150,12 @@ class RobotConfig(ContinuousPPOConfig):
     @property
     def parts(self) -> tuple[str, ...]:
         """Algorithm, robot and mode: the name of a run."""
-        return "ppo", Path(self.env.model).stem.lower(), self.mode
+        return "brax" if self.trainer == "brax" else "ppo", Path(self.env.model).stem.lower(), self.mode
+
+
+def _word(value: object) -> str:
+    """A value as on the command line."""
+    return str("none" if value is None else value).lower()
 
 
 def cores() -> int:

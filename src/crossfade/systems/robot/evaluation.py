@@ -20,7 +20,7 @@ from ...random import random_numpy as random
 from ...ranges import Count, Positive
 from ...run.evaluation import Effort, Evaluation
 from .config import RobotConfig
-from .shown import animate
+from .shown import film
 from .style import distances
 
 EPISODES = 2026
@@ -111,7 +111,7 @@ def evaluate(config: RobotConfig, walker: Walker, effort: RobotEffort | None = N
     }
     if config.style is not None:
         study["features"] = [distance._asdict() for distance in apart(config, judged)]
-    animation = animate(params, _shown(judged))
+    animation, study["drawn_by"] = film(params, _shown(judged))
     files: dict[str, str | bytes] = {} if animation is None else {"episode.gif": animation}
     return Evaluation(metrics, _shown(judged), str(params), study=study, files=files)
 

@@ -51,6 +51,8 @@ def export(source: Path, out: Path) -> Path:
     if run.system != "robot":
         raise UsageError(f"--to onnx: expected a run of robot, got one of {run.system}.")
     config, bundle = run.read_config(RobotConfig), checkpoint.load(source, side="numpy")
+    if config.trainer != "own":
+        raise UsageError(f"--to onnx: expected a run with trainer=own, got trainer={config.trainer}: other networks.")
     parameters = {**bundle.params, **bundle.buffers}
     model = build(config, parameters)
     verify(config, parameters, model)

@@ -8,7 +8,9 @@ import numpy as np
 
 from ...envs.gif import encode
 from ...envs.robot.params import RobotParams
-from ...envs.robot.view import stick_figures
+from ...envs.robot.rendering import rendered
+from ...envs.robot.view import captioned, stick_figures
+from ...errors import UsageError
 
 FRAMES = 200
 """Of an animation, at most."""
@@ -26,8 +28,25 @@ def animate(params: RobotParams, episode: Mapping[str, np.ndarray]) -> bytes | N
     """The episode as a GIF of stick figures, its beginning if it is long; none where Pillow is not installed."""
     if find_spec("PIL") is None:
         return None
-    model = params.load()
-    control, qpos = params.substeps * model.timestep, episode["shown_qpos"][::EVERY][:FRAMES]
+    qpos, captions, time = _frames(params, episode)
+    return encode(stick_figures(params.load(), qpos, captions), time)
+
+
+def film(params: RobotParams, episode: Mapping[str, np.ndarray]) -> tuple[bytes | None, str]:
+    """The same as MuJoCo renders it where there is OpenGL, and as stick figures otherwise; and who has drawn it."""
+    if find_spec("PIL") is None:
+        return None, "nobody: Pillow is not installed"
+    qpos, captions, time = _frames(params, episode)
+    try:
+        pictures = rendered(params.load(), qpos)
+    except UsageError as error:
+        return encode(stick_figures(params.load(), qpos, captions), time), f"stick figures. {error}"
+    return encode(captioned(pictures, captions), time), "MuJoCo"
+
+
+def _frames(params: RobotParams, episode: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[str], int]:
+    """Poses that are shown, what stands above each, and milliseconds from one to the next."""
+    control, qpos = params.substeps * params.load().timestep, episode["shown_qpos"][::EVERY][:FRAMES]
     walked = qpos[:, 0] - qpos[0, 0]
     captions = [f"{i * EVERY * control:.1f} s   {x:+.2f} m" for i, x in enumerate(walked)]
-    return encode(stick_figures(model, qpos, captions), max(20, round(1000 * EVERY * control)))
+    return qpos, captions, max(20, round(1000 * EVERY * control))

@@ -21,6 +21,8 @@ def judge(run: RunDir, config: RobotConfig, found: Evaluation, effort: RobotEffo
     if features := study.get("features"):
         report = feature_report([Distance(**row) for row in features])
         lines += ["", *report.splitlines(), "", FEATURES]
+    if "episode.gif" in found.files:
+        lines += ["", f"episode.gif, the episode of the median distance, drawn by {study['drawn_by']}"]
     return Judged({"study": study}, lines)
 
 

@@ -44,6 +44,11 @@ class TreasurehuntConfig(IQNConfig):
         }
 
     @property
+    def env_steps(self) -> int:
+        """Turns of all games in an epoch; every agent acts in each."""
+        return self.worlds * self.env.turns
+
+    @property
     def agents(self) -> int:
         return self.env.agents
 
