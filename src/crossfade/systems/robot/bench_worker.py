@@ -17,6 +17,7 @@ from ...nn.distribution import Distribution
 
 STEPS = 40  # of every robot in a pass
 HIDDEN = 64
+GROUP = 64  # robots that walk all steps of a pass before the next do: what they are made of stays in a core's cache
 Physics = Literal["aba", "mujoco"]
 
 
@@ -40,12 +41,13 @@ class Task:
 
 
 class JaxWorld:
-    """Robots in one compiled program, shared among devices if there are several."""
+    """Robots in one compiled program, shared among devices if there are several, `GROUP` of them after the other."""
 
     def __init__(self, n: int, physics: Physics = "aba", devices: int = 1, model: str = "sprig11"):
         import jax
         import jax.numpy as jnp
 
+        from ...envs.robot.chunks_jax import in_chunks
         from ...envs.robot.robot_jax import Robot
         from ...optim import sharing_jax as sharing
 
@@ -61,13 +63,17 @@ class JaxWorld:
             return jax.tree.map(lambda new, old: jnp.where(along(old), new, old), fresh, after), outcome.reward
 
         settings = jax.tree.map(jnp.asarray, task.settings)
-        go = lambda state, noise, uniform: jax.lax.scan(step, state, (noise, uniform))
-        lanes, time_first = sharing.SHARED, jax.sharding.PartitionSpec(None, sharing.AXIS)
-        program = sharing.spread(go, devices, (lanes, time_first, time_first), (lanes, time_first))
-        compiled = jax.jit(program, donate_argnums=0)
+        turned = lambda part: jnp.swapaxes(part, 0, 1)  # steps first, or robots
+
+        def walk(state: Any, noise: Any, uniform: Any) -> tuple[Any, Any]:
+            after, reward = jax.lax.scan(step, state, (turned(noise), turned(uniform)))
+            return after, turned(reward)
+
+        go, lanes = (lambda *given: in_chunks(walk, *given, size=GROUP)), sharing.SHARED
+        compiled = jax.jit(sharing.spread(go, devices, (lanes,) * 3, (lanes, lanes)), donate_argnums=0)
         start = jax.tree.map(jnp.array, task.host.begin(None, task.settings, task.uniform[0]))
         self.state = sharing.place(start, devices, jax.tree.map(lambda _: lanes, start))
-        noise, uniform = jnp.asarray(task.noise), jnp.asarray(task.uniform)
+        noise, uniform = turned(jnp.asarray(task.noise)), turned(jnp.asarray(task.uniform))
         self.go = lambda state: jax.block_until_ready(compiled(state, noise, uniform))
 
     def once(self) -> None:
