@@ -97,7 +97,7 @@ def wrap(env: Any, episode_length: int = 1000, action_repeat: int = 1, randomiza
 def train(env: WorldEnv, **options: Any) -> tuple[Any, Any, Any]:
     """`brax.training.agents.ppo.train` on a world, with its own options: (make_policy, parameters, metrics)."""
     ppo = import_module("brax.training.agents.ppo.train")
-    with replicating():
+    with replicating(), jax.numpy_rank_promotion("allow"):
         return ppo.train(environment=env, wrap_env_fn=wrap, **options)
 
 

@@ -56,7 +56,8 @@ class BraxTrainer:
         return Snapshot(_named(self.parameters), {})
 
     def evaluate(self, effort: RobotEffort | None = None) -> Evaluation:
-        return judge(self.config, self.make_policy, self.parameters, effort)
+        with jax.numpy_rank_promotion("allow"):
+            return judge(self.config, self.make_policy, self.parameters, effort)
 
     def _pass(self) -> dict[str, float]:
         """`every` updates, and what Brax tells of them."""
