@@ -51,6 +51,8 @@ class JaxWorld:
         from ...envs.robot.robot_jax import Robot
         from ...optim import sharing_jax as sharing
 
+        if devices > 1:
+            sharing.mesh(devices)  # before anything else is asked of JAX
         task = Task(n, model, physics)
         self.steps, world = n * STEPS, Robot(task.params)
 
