@@ -179,8 +179,8 @@ def test_our_ppo_trains_an_environment_of_playground():
     pytest.importorskip("mujoco_playground")
     from brax_system_jax import RECORD_BALANCE, BalanceConfig
 
-    config = BalanceConfig(n_envs=32, n_steps=32, lr=1e-3, hidden=32, gamma=0.98, log_std_start=-0.5, steps=60)
-    rewards = make_trainer(RECORD_BALANCE, config).run(0, 60)["mean_reward"]
+    config = BalanceConfig(n_envs=32, n_steps=100, lr=1e-3, hidden=32, gamma=0.98, log_std_start=-0.5, steps=50)
+    rewards = make_trainer(RECORD_BALANCE, config).run(0, 50)["mean_reward"]  # an update is an episode of each
     assert rewards[-5:].mean() > rewards[:5].mean() + 0.1, rewards
 
 
