@@ -278,6 +278,13 @@ PRODUCTS = {
     "eigenvalues": (lambda x: jnp.linalg.eigvalsh(x + x.T), (normal(3, 3),)),
 }
 
+SPECTRA = {
+    "power": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, (normal(3, 8),)),
+    "there and back": (lambda x, y: jnp.fft.irfft(jnp.fft.rfft(x, axis=0) * y, n=7, axis=0), (normal(7, 2), normal(2))),
+    "of complex numbers": (lambda x: jnp.fft.ifft(jnp.fft.fft(x, norm="ortho") * (0.5 + 2j)).real, (normal(2, 5),)),
+    "of two axes": (lambda x: jnp.fft.rfft2(x).imag + jnp.fft.fft2(x).real[:, :4], (normal(4, 6),)),
+}
+
 CONTROL = {
     "advantages": (gae, (normal(6, 2), normal(5, 2), np.float64(_rng.random((5, 2)) < 0.8))),
     "recurrent net": (recurrent, ((normal(3, 4), normal(4, 4)), normal(4), normal(5, 3))),
@@ -329,6 +336,7 @@ CASES = {
         "moves": MOVES,
         "indexing": INDEXING,
         "products": PRODUCTS,
+        "spectra": SPECTRA,
         "control": CONTROL,
     }.items()
     for name, case in cases.items()

@@ -11,7 +11,19 @@ from torch import Tensor
 
 from ...errors import NoCounterpart
 from ..jaxprs import body, source_line
-from . import draws, elementwise, indexing, integers, linear_algebra, loops, products, reductions, shapes, windows
+from . import (
+    draws,
+    elementwise,
+    indexing,
+    integers,
+    linear_algebra,
+    loops,
+    products,
+    reductions,
+    shapes,
+    spectra,
+    windows,
+)
 from .dtypes import carrier, constant, shape_of
 from .elementwise import Rule, Run
 
@@ -24,6 +36,7 @@ RULES: dict[str, Rule] = {
     **products.RULES,
     **windows.RULES,
     **linear_algebra.RULES,
+    **spectra.RULES,
     **draws.RULES,
 }
 

@@ -1,4 +1,4 @@
-"""What torch does above ATen, where a record does not see it: recurrent layers, `detach_`, a new `.data`."""
+"""What torch does above ATen, where a record does not see it: recurrent layers, `detach_`, `item()`, a new `.data`."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,8 @@ class Recording(Protocol):
 
     def new_data(self) -> None: ...
 
+    def is_open(self, tensor: Tensor) -> bool: ...
+
 
 class AboveATen(TorchFunctionMode):
     """Calls the recording for what it would not see.
@@ -36,6 +38,8 @@ class AboveATen(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in LAYERS and not kwargs and _is_plain(args):
             return self.recording.whole(name, func, args)
+        if func is Tensor.item and self.recording.is_open(args[0]):
+            return args[0].detach().reshape(())
         if func == SET_DATA:
             self.recording.new_data()
         result = func(*args, **(kwargs or {}))

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
+from torch.autograd import Function
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -25,9 +26,10 @@ from ..transfer_torch import tensor_to_numpy
 from .above import AboveATen
 from .graph import Graph, Node, Ref
 from .memory import Memory, storage_of
+from .own_derivatives import NESTED, Backward, Context, apply_replaced, backward_of, gradients, run
 from .places import Place, answer_that_passes, error_place, user_place
 from .random_ops import RANDOM
-from .surroundings import no_own_derivatives, plain_kernels
+from .surroundings import no_hooks, plain_kernels
 from .table import find
 
 WRITES = {"native_batch_norm.default": (3, 4)}
@@ -174,12 +176,58 @@ class Recorder(TorchDispatchMode):
             self.memory.add(tensor, out)
         return results
 
-    def own_derivative(self, what: str) -> NoReturn:
+    def own_function(self, function: type[Function], apply: Callable[..., Any], args: tuple) -> Any:
+        """A `torch.autograd.Function`: what it gives, with the derivative that it says."""
+        self.place = user_place()
+        if function.__name__ == NESTED:
+            raise self.refuse(
+                NoCounterpart, "expected checkpoint(..., use_reentrant=False), got one that runs autograd by itself."
+            )
+        randoms = self.randoms
+        result = apply(*args)
+        if not torch.is_grad_enabled():
+            return result
+        context, again = run(function, args)
+        if context.dirty or self.randoms != randoms:
+            what = "writes to its arguments (mark_dirty)" if context.dirty else "draws random numbers"
+            raise self.refuse(
+                NoCounterpart,
+                f"expected an autograd.Function that only computes, got {function.__name__}, which {what}. {OTHER_OP}",
+            )
+        outs = [out for out in (result if isinstance(result, tuple) else (result,)) if isinstance(out, Tensor)]
+        inputs = tuple(self.read(arg) for arg in args if isinstance(arg, Tensor))
+        outputs = tuple(self.read(out) for out in again if isinstance(out, Tensor))
+        backward = self.backward_pass(function, context, outs, args)
+        derived = tuple(self.graph.value(tuple(out.shape), out.dtype) for out in outs)
+        read = (inputs, outputs, backward.captured, backward.saved(outputs), backward)
+        self.graph.nodes.append(Node("own_derivative", read, {}, derived, self.place or user_place()))
+        for out, value in zip(outs, derived, strict=True):
+            self.memory.renew(out, value)
+        return result
+
+    def backward_pass(self, function: type[Function], context: Context, outs: list[Tensor], args: tuple) -> Backward:
+        """Records what the function's `backward` does, apart from the rest."""
+        nodes, self.graph.nodes = self.graph.nodes, []
+        before = self.memory.state()
+        try:
+            with _disable_current_modes(), self.fake:
+                cotangents = [torch.empty(out.shape, dtype=out.dtype) for out in outs]
+            refs = [self.graph.value(tuple(out.shape), out.dtype) for out in outs]
+            for cotangent, ref in zip(cotangents, refs, strict=True):
+                self.memory.add(cotangent, ref)
+            found = gradients(function, context, cotangents, args)
+            grads = [None if grad is None else self.read(grad) for grad in found]
+            return backward_of(self.graph, self.graph.nodes, refs, grads)
+        finally:
+            self.graph.nodes = nodes
+            self.memory.go_back(before)
+
+    def hooked(self) -> NoReturn:
         self.place = user_place()
         raise self.refuse(
             NoCounterpart,
-            f"expected derivatives that torch's operations have, got {what}. "
-            f"Write it with torch operations and detach(), or give its JAX twin with jax.custom_vjp yourself.",
+            "expected derivatives that torch's operations have, got Tensor.register_hook. "
+            "Write it with torch operations and detach(), or as a torch.autograd.Function.",
         )
 
     def detached(self, tensor: Tensor) -> None:
@@ -194,6 +242,12 @@ class Recorder(TorchDispatchMode):
         raise self.refuse(
             NoCounterpart, "expected tensors that keep their memory, got `x.data = y`. Use x.data.copy_(y)."
         )
+
+    def is_open(self, tensor: Tensor) -> bool:
+        """Whether `item()` of a tensor waits for the arguments; it is the tensor then, without its gradient."""
+        self.place = user_place()
+        tensor = self.stand_ins.get(id(tensor), tensor)
+        return isinstance(tensor, FakeTensor) and tensor.constant is None and answer_that_passes() is None
 
     def number(self, func: Any, args: tuple) -> bool | int | float:
         """`item()`, `bool(tensor)`, `float(tensor)`: possible for constants only."""
@@ -275,7 +329,8 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
             above = AboveATen(recorder)
             for context in (
                 plain_kernels(),
-                no_own_derivatives(recorder.own_derivative),
+                apply_replaced(recorder.own_function),
+                no_hooks(recorder.hooked),
                 recorder.fake,
                 recorder,
                 above,

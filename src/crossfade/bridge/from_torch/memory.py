@@ -9,7 +9,7 @@ the same storage. A write through one lineage changes the values of all, and the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -48,6 +48,9 @@ class Storage:
     lineages: list[Lineage] = field(default_factory=list)
 
 
+State = tuple[dict[int, Known], dict[int, Storage]]
+
+
 class Memory:
     """Values of tensors, by the tensor and by the storage behind it."""
 
@@ -73,6 +76,20 @@ class Memory:
         """A tensor with the memory of another and a gradient of its own."""
         source = self.read(of)
         self._begin(tensor, value, self.storages[storage_of(tensor)], self.known[id(of)].source or source)
+
+    def renew(self, tensor: Tensor, value: Ref) -> None:
+        """A tensor whose value is the same and whose gradient is another."""
+        self._begin(tensor, value, self.storages[storage_of(tensor)])
+
+    def state(self) -> State:
+        """All of it as it is now, to go back to."""
+        copied = lambda storage: replace(storage, lineages=[replace(lineage) for lineage in storage.lineages])
+        return dict(self.known), {key: copied(storage) for key, storage in self.storages.items()}
+
+    def go_back(self, state: State) -> None:
+        """Forgets what was written since; tensors that are new stay known."""
+        known, storages = state
+        self.known, self.storages = self.known | known, self.storages | storages
 
     def read(self, tensor: Tensor) -> Ref:
         """The tensor's value now."""

@@ -19,13 +19,18 @@ def play(graph: Graph, results: Sequence[Ref], arrays: Sequence[Array], key: Arr
     values = {ref.index: array for ref, array in zip(graph.inputs, arrays, strict=True)}
     for index, constant in graph.constants.items():
         values[index] = jnp.asarray(narrowed(constant, f"a constant of shape {constant.shape}"))
+    follow(graph, values, key)
+    return [values[ref.index] for ref in results]
+
+
+def follow(graph: Graph, values: dict[int, Array], key: Array | None) -> None:
+    """Adds what the operations make to the values."""
     for node in graph.nodes:
         outs = _outs(node, graph, _filled(node.args, values), _filled(node.kwargs, values), key)
         for ref, out in zip(node.outputs, outs, strict=False):
             if ref is not None:
                 fitted = _fitted(out, graph.specs[ref.index], node)
                 values[ref.index] = lax.stop_gradient(fitted) if node.stopped else fitted
-    return [values[ref.index] for ref in results]
 
 
 def _outs(node: Node, graph: Graph, args: tuple, kwargs: dict[str, Any], key: Array | None) -> Sequence[Any]:

@@ -1,11 +1,17 @@
-"""Operations that ATen does not have: memory read and written through strides, gradients kept and stopped."""
+"""Operations that ATen does not have: memory read and written through strides, gradients kept, stopped and said."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .own_derivatives import Backward
+from .play import follow
 from .table import rule, rules
+
+Arrays = tuple[Array, ...]
 
 rules(detach=lax.stop_gradient, detach_copy=lax.stop_gradient)
 
@@ -22,6 +28,36 @@ def _keep_gradient_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 rules(keep_gradient=keep_gradient)
+
+
+@rule("own_derivative")
+def own_derivative(
+    inputs: Arrays, outputs: Arrays, captured: Arrays, saved: tuple[int | None, ...], backward: Backward
+) -> Arrays:
+    """The outputs of an autograd.Function, which carry no gradient, with the one that its backward pass says.
+
+    saved: which of the captured values are outputs; a second derivative goes through those too.
+    """
+
+    @jax.custom_vjp
+    def function(inputs: Arrays, outputs: Arrays, captured: Arrays) -> Arrays:
+        return outputs
+
+    def forth(inputs: Arrays, outputs: Arrays, captured: Arrays) -> tuple[Arrays, Arrays]:
+        outs = function(inputs, outputs, captured)
+        return outs, tuple(x if i is None else outs[i] for i, x in zip(saved, captured, strict=True))
+
+    def back(captured: Arrays, cotangents: Arrays) -> tuple[Any, None, None]:
+        values = {ref.index: array for ref, array in zip(backward.captured, captured, strict=True)}
+        for ref, cotangent, out in zip(backward.cotangents, cotangents, outputs, strict=True):
+            none = cotangent.dtype == jax.dtypes.float0  # of an integer
+            values[ref.index] = jnp.zeros(out.shape, out.dtype) if none else cotangent
+        follow(backward.graph, values, None)
+        grad = lambda ref, x: None if ref is None else values[ref.index].astype(x.dtype)
+        return tuple(map(grad, backward.grads, inputs)), None, None
+
+    function.defvjp(forth, back)
+    return function(inputs, outputs, captured)
 
 
 @rule("strided_flat")

@@ -1,4 +1,4 @@
-"""What torch is like while code is recorded: plain kernels, no checks of values, no derivatives but its own."""
+"""What torch is like while code is recorded: plain kernels, no checks of values, no hooks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,17 +28,11 @@ def plain_kernels() -> Iterator[None]:
 
 
 @contextmanager
-def no_own_derivatives(refuse: Callable[[str], NoReturn]) -> Iterator[None]:
-    """An autograd.Function and a hook say a derivative of their own, which no record of the forward pass has."""
-
-    apply = classmethod(lambda cls, *args, **kwargs: refuse(f"the torch.autograd.Function {cls.__name__}"))
-    hook = lambda tensor, hook: refuse("Tensor.register_hook")
-    places = ((torch.autograd.Function, "apply", apply), (Tensor, "register_hook", hook))
-    before = [owner.__dict__[name] for owner, name, _ in places]
+def no_hooks(refuse: Callable[[], NoReturn]) -> Iterator[None]:
+    """A hook says a derivative of its own, which no record of the forward pass has."""
+    before = Tensor.register_hook
+    Tensor.register_hook = lambda tensor, hook: refuse()
     try:
-        for owner, name, new in places:
-            setattr(owner, name, new)
         yield
     finally:
-        for (owner, name, _), old in zip(places, before, strict=True):
-            setattr(owner, name, old)
+        Tensor.register_hook = before

@@ -1,4 +1,4 @@
-"""Trees of arguments and results: dicts, lists, tuples, NamedTuples and dataclasses, down to their leaves.
+"""Trees of arguments and results: mappings, lists, tuples, NamedTuples, dataclasses and namespaces, to their leaves.
 
 Unlike those of `torch.utils._pytree` and `jax.tree_util`, a dataclass needs no registration, and a dict is read by its
 keys, whatever their order.
@@ -6,7 +6,8 @@ keys, whatever their order.
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -19,8 +20,10 @@ def children(tree: Any) -> dict[Any, Any] | None:
     """The parts of a container by key, field or position; None for a leaf."""
     if isinstance(tree, nn.Module | Ref | type):
         return None
-    if isinstance(tree, dict):
-        return dict(tree)
+    if isinstance(tree, MutableMapping):
+        return {key: tree[key] for key in tree.keys()}
+    if isinstance(tree, SimpleNamespace):
+        return dict(vars(tree))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return dict(zip(getattr(tree, "_fields"), tree, strict=True))  # noqa: B009 (a NamedTuple, says the line above)
     if type(tree) in (list, tuple):
@@ -46,11 +49,12 @@ def mapped(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> An
     if parts is None:
         return function(path, tree)
     new = {key: mapped(function, part, f"{path}.{key}" if path else str(key)) for key, part in parts.items()}
-    if isinstance(tree, dict):
-        if type(tree) is dict:
-            return new
+    if type(tree) is dict:
+        return new
+    if isinstance(tree, MutableMapping):
         result = copy.copy(tree)
-        result.update(new)
+        for key, value in new.items():
+            result[key] = value
         return result
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*new.values())
@@ -69,7 +73,8 @@ def beside(example: Any, given: Any, path: str = "") -> Iterator[tuple[str, Any,
         yield path, example, given
         return
     others = children(given)
-    if others is None or isinstance(example, dict) != isinstance(given, dict) or set(parts) != set(others):
+    by_key = isinstance(example, MutableMapping), isinstance(given, MutableMapping)
+    if others is None or len(set(by_key)) == 2 or set(parts) != set(others):
         raise UsageError(_differ(path, parts, given, others))
     for key, part in parts.items():
         yield from beside(part, others[key], f"{path}.{key}" if path else str(key))

@@ -23,6 +23,7 @@ from ..libraries import NamedArrays
 from ..mapping import Mapping
 from ..transfer import to_torch
 from .batch import Intake
+from .boxes import Boxes
 from .live import Source
 from .live_loss import LiveLoss, Parts, private
 from .reads import Reads
@@ -44,7 +45,8 @@ def accelerate(
 
     loss: `loss(module, batch)` or, as closures are written, `loss(batch)`; gives the loss, or (loss, info) with what is
         to be logged. It is run a few times when a step is opened, and then no more. What it draws from torch's
-        generator (dropout, rsample) is drawn there before every step, so the stream is that of plain torch.
+        generator (dropout, rsample) is drawn there before every step, so the stream is that of plain torch. `x.item()`
+        is a number to be logged as info or to multiply by; what else it does at a run, it would do once.
     module: what the loss reads: a module, or a list or dict of modules and bare tensors, given to `loss` as it is. What
         the optimiser owns is trained; all else, also what the loss closes over, is read anew at every step, so target
         networks that follow and parts that other steps train are up to date.
@@ -82,6 +84,7 @@ class _Accelerated(Step):
         verify: bool,
     ):
         self._loss, self._by_hand = LiveLoss(loss, module, optimizer), jax_loss
+        self._begun = False  # the first batch has come
         super().__init__(
             self._loss.roof,
             optimizer,
@@ -92,6 +95,20 @@ class _Accelerated(Step):
             set_to_none=set_to_none,
             verify=verify,
         )
+
+    def __call__(self, batch: PyTree) -> Any:
+        return self._run("step", self._opened(batch), 1)
+
+    def epoch(self, batches: PyTree) -> Any:
+        if isinstance(batches, list):
+            return super().epoch([self._opened(batch) for batch in batches])
+        return super().epoch(self._opened(batches))
+
+    def _opened(self, batch: PyTree) -> PyTree:
+        """The batch in containers that JAX knows."""
+        if not self._begun:
+            self._loss.boxes, self._begun = Boxes.of(batch), True
+        return batch if self._loss.boxes is None else self._loss.boxes.open(batch)
 
     def _source(self, kind: str, batch: PyTree) -> tuple[Source, PyTree]:
         loss = self._loss
@@ -108,7 +125,9 @@ class _Accelerated(Step):
                     "outside and pass them in the batch, or pass verify=False."
                 )
             loss.random = False
-            return Source(self._by_hand, self.mapping, torch_loss, Reads(self._by_hand)), batch
+            by_hand, boxes = self._by_hand, loss.boxes
+            jax_loss = by_hand if boxes is None else lambda model, batch: by_hand(model, boxes.close(batch))
+            return Source(jax_loss, self.mapping, torch_loss, Reads(by_hand)), batch
         self._draw = loss.draw if loss.random else None
         batch = (batch, loss.drawn(kind, batch)) if loss.random else batch
         state = {name: private(tensor) for name, tensor in loss.tensors.items()}

@@ -134,6 +134,11 @@ def _view(leaf: Any) -> Any:
     if type(leaf) is np.ndarray or isinstance(leaf, jax.Array):
         return leaf
     if isinstance(leaf, torch.Tensor):
+        if leaf.requires_grad and not leaf.is_leaf:
+            raise UsageError(
+                f"the batch has a tensor of shape {tuple(leaf.shape)} that was computed outside of the loss and still "
+                f"has its gradient, which would be lost. Compute it inside of the loss, or detach it."
+            )
         try:
             return leaf.numpy(force=True)
         except TypeError:  # a type NumPy has not
@@ -142,7 +147,10 @@ def _view(leaf: Any) -> Any:
         return np.asarray(leaf, jax.dtypes.canonicalize_dtype(type(leaf)))
     if isinstance(leaf, np.ndarray | np.generic):
         return np.asarray(leaf)
-    raise TransferError(f"expected tensors, arrays and numbers in a batch, got {type(leaf).__name__}.")
+    raise TransferError(
+        f"expected tensors, arrays and numbers in a batch, in dicts, lists, tuples or dataclasses; got "
+        f"{type(leaf).__name__}. Leave out what the loss does not compute with, and make a dict of an object's tensors."
+    )
 
 
 def _jax_dtype(dtype: Any) -> Any:

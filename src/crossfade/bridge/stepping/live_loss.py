@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UsageError
+from .boxes import Boxes
 from .layout import everything
-from .random_draws import Draw, Drawing, Drawn, unchanged_generators
+from .random_draws import Draw, Drawing, Drawn, no_other_draws, unchanged_generators
 from .reads import Reads
 from .stand_ins import StandIns, Watching
 
@@ -60,6 +61,7 @@ class LiveLoss:
         self._loss = getattr(loss, "_torchdynamo_orig_callable", loss)
         self._takes_module = _takes_module(self._loss)
         self._given, self._optimizer = given, optimizer
+        self.boxes: Boxes | None = None  # if its batches come in containers that JAX does not know
         self.random = False  # whether it draws from torch's generator
         self.moved: set[str] = set()  # buffers it moves on
         self._plans: dict[tuple, list[Draw]] = {}  # what it draws, by the shapes of the batch
@@ -72,6 +74,10 @@ class LiveLoss:
         self.reads = Reads(partial(self._loss, self._given) if self._takes_module else self._loss, live=True)
         self._bring(self.reads.modules)
         state, watching, drawing, returned = self._watch(batch)
+        if self.reads.changed():  # it may have made something on its first run that it keeps
+            self.reads.remember()
+            state, watching, drawing, returned = self._watch(batch)
+            self._reject_memory()
         if watching.outside:  # and if it is there again: some functions, vmap among them, make tensors unseen
             again = {id(tensor) for tensor in self._watch(batch)[1].outside}
             seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
@@ -109,9 +115,18 @@ class LiveLoss:
     def _watch(self, batch: Any) -> tuple[dict[str, Tensor], Watching, Drawing, Returned]:
         state = {name: private(tensor) for name, tensor in self.tensors.items()}
         watching, drawing = Watching(self._pairs(state), _tensors(batch)), Drawing()
-        with unchanged_generators(), drawing, watching:
+        with unchanged_generators(), no_other_draws(), drawing, watching:
             returned = self._call(state, batch)
         return state, watching, drawing, returned
+
+    def _reject_memory(self) -> None:
+        """A loss that writes down something at every run would do so when it is compiled, and then no more."""
+        if (place := self.reads.changed()) is not None:
+            raise UsageError(
+                f"the loss changes {place.name} each time that it runs, which a compiled step does not repeat. Return "
+                f"what is to be logged as info, make a tensor that moves on a buffer of its module, count outside of "
+                f"the loss, and draw random numbers by torch."
+            )
 
     def _reject_other_draws(self, batch: Any, draws: list[Draw], drawn: Tensor) -> None:
         """What the draws give must be what torch itself draws: the proof, which shares the numbers, cannot tell."""
@@ -144,6 +159,7 @@ class LiveLoss:
 
     def _call(self, state: Mapping[str, Tensor], batch: Any) -> Returned:
         stand_ins = {id(tensor): state[name] for name, tensor in self.tensors.items()}
+        batch = batch if self.boxes is None else self.boxes.close(batch)
         given = (_replace(self._given, stand_ins), batch) if self._takes_module else (batch,)
         with ExitStack() as stack:
             stack.enter_context(torch.enable_grad())

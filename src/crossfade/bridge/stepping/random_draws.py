@@ -3,11 +3,13 @@
 So a compiled step draws the numbers that the same loss would draw in torch, at the same place of torch's stream.
 """
 
+import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -46,6 +48,22 @@ def unchanged_generators(draws: Iterable[Draw] = ()) -> Iterator[None]:
         yield
     for generator, state in states:
         generator.set_state(state)
+
+
+@contextmanager
+def no_other_draws() -> Iterator[None]:
+    """Refuses a loss that draws from NumPy's or Python's global generator: its program would keep the first numbers."""
+    states = np.random.get_state(), random.getstate()
+    yield
+    numpy_moved = any(map(np.any, map(np.not_equal, np.random.get_state(), states[0])))
+    drawn = [numpy_moved, random.getstate() != states[1]]
+    np.random.set_state(states[0])
+    random.setstate(states[1])
+    if any(drawn):
+        raise UsageError(
+            f"the loss draws from {'np.random' if drawn[0] else 'random'}, whose numbers would be compiled in. Draw "
+            f"them by torch (torch.rand, torch.randn), or outside of the loss, and pass them in the batch."
+        )
 
 
 class Drawing(TorchDispatchMode):

@@ -9,15 +9,16 @@ Of a torch loss that is imported, tensors and modules are read anew at every ste
 objects. What else its modules hold, such as the slope of an activation, is compiled in and watched.
 """
 
-import dis
 import functools
 import inspect
 import operator
+import random
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import jax
@@ -28,12 +29,11 @@ from torch import nn
 
 from ...errors import UsageError
 from ..transfer import tensor_to_numpy
+from .bytecode import Link, chains, codes, item, stored
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 ARRAYS = (np.ndarray, jax.Array, torch.Tensor)
 GONE = object()  # a name that leads nowhere any more
-
-Link = tuple[Callable[[Any, Any], Any], Any]  # getattr or getitem, and the name or the key
 
 
 @dataclass
@@ -47,6 +47,7 @@ class Place:
     immutable: bool = False  # the same object is the same value
     frozen: Any = None  # the value as something that compares by content
     shown: str = ""
+    stream: Any = None  # of a generator of random numbers
 
     def look(self) -> Any:
         """What the chain leads to now."""
@@ -73,6 +74,15 @@ class Reads:
         self._settings: list[_Settings] = []
         self.remember()
 
+    def changed(self) -> Place | None:
+        """The first place that no longer holds what it held, if there is one."""
+        for place in self._places:
+            value = place.look()
+            same = value is place.value and place.immutable
+            if not same and (self._freeze(value) != place.frozen or _stream(value) != place.stream):
+                return place
+        return None
+
     def watch(self, module: nn.Module) -> None:
         """Watches numbers and words that a module's parts from libraries hold; of others the code is read."""
         parts = {f"{name}.": part for name, part in module.named_modules()}
@@ -86,6 +96,7 @@ class Reads:
             same = (*PLAIN, FunctionType, jax.Array, *((torch.Tensor, nn.Module) if self._live else ()))
             place.immutable = isinstance(place.value, same)
             place.frozen, place.shown = self._freeze(place.value), _show(place.value)
+            place.stream = _stream(place.value)
         for settings in self._settings:
             settings.remember()
 
@@ -189,16 +200,16 @@ class _Walk:
         """Reads one function, some of whose arguments are known."""
         space = function.__globals__
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        for code, outer in _codes(function.__code__):
+        for code, outer in codes(function.__code__):
             self.names.update(code.co_names)
-            for kind, name, links in _chains(code):
+            for kind, name, links in chains(code):
                 if kind == "global" and name in space:
                     static = space.get("__name__") != "__main__"
-                    self._note(name, functools.partial(_item, space, name), links, static)
+                    self._note(name, functools.partial(item, space, name), links, static)
                 elif kind == "free" and name in cells:
                     self._note(name, functools.partial(getattr, cells[name], "cell_contents"), links)
                 elif name in local and (kind == "free" or (kind == "local" and outer)):
-                    self._note(name, functools.partial(_item, local, name), links)
+                    self._note(name, functools.partial(item, local, name), links)
 
     def _note(self, name: str, root: functools.partial, links: tuple[Link, ...], static: bool = False) -> None:
         """Follows a chain as far as it leads to data; functions at its end are read in turn.
@@ -222,11 +233,13 @@ class _Walk:
                 found = GONE if isinstance(value, (*PLAIN, *ARRAYS)) else get(value, key)
             except (AttributeError, LookupError, TypeError):
                 found = GONE
-            if found is GONE or isinstance(found, BuiltinFunctionType):  # a method of data: `config.get`
+            new = get is stored and not isinstance(value, (*PLAIN, *ARRAYS))
+            method = isinstance(found, BuiltinFunctionType) or _stream(value) is not None  # as in `config.get`
+            if method or (found is GONE and not new):
                 links = links[:i]
                 break
             holder, value = value, found
-            name += f".{key}" if get is getattr else f"[{key!r}]"
+            name += f"[{key!r}]" if get is item else f".{key}"
         if isinstance(value, ModuleType | type):
             return
         if self._live:
@@ -255,49 +268,13 @@ class _Walk:
         return not _is_library(function.__module__ or "", self.package)
 
 
-def _chains(code: CodeType) -> Iterator[tuple[str, str, tuple[Link, ...]]]:
-    """(kind, first name, links) of every chain of names in the bytecode; the kind is global, free or local."""
-    root: tuple[str, str] | None = None
-    links: list[Link] = []
-    constant: list[Any] = []
-    for instruction in dis.get_instructions(code):
-        name, value = instruction.opname, instruction.argval
-        if name in ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"):
-            continue
-        if root and name in ("LOAD_ATTR", "LOAD_METHOD") and not constant:
-            links.append((getattr, value))
-            continue
-        if root and name.startswith(("LOAD_CONST", "LOAD_SMALL_INT")) and not constant:
-            constant = [value]
-            continue
-        if root and constant and (name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]")):
-            links.append((_item, constant.pop()))
-            continue
-        if root:
-            yield root[0], root[1], tuple(links)
-        root, links, constant = None, [], []
-        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            root = "global", value
-        elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
-            root = "free", value
-        elif "LOAD_FAST" in name:  # newer Pythons load two at once
-            *others, last = value if isinstance(value, tuple) else (value,)
-            yield from (("local", other, ()) for other in others)
-            root = "local", last
-    if root:
-        yield root[0], root[1], tuple(links)
-
-
-def _codes(code: CodeType, outer: bool = True) -> Iterator[tuple[CodeType, bool]]:
-    """A function's code and those of the functions inside it."""
-    yield code, outer
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant, False)
-
-
-def _item(value: Any, key: Any) -> Any:
-    return value[key]
+def _stream(value: Any) -> Any:
+    """Where a generator of random numbers stands; None for all else."""
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return [np.asarray(part).tobytes() for part in value.get_state()]
+    return value.getstate() if isinstance(value, random.Random) else None
 
 
 def _is_data(value: Any) -> bool:
@@ -366,12 +343,14 @@ def _freeze(value: Any, names: set[str], live: bool = False) -> Any:
         return value
     if isinstance(value, set | frozenset):
         return frozenset(value)
+    if isinstance(value, deque):
+        return _freeze(list(value), names, live)
     if not jax.tree_util.all_leaves([value]):  # containers, and models of JAX's libraries
         leaves, structure = jax.tree.flatten(value)
         return structure, [_freeze(leaf, names, live) for leaf in leaves]
-    kept = (*PLAIN, np.ndarray, jax.Array, tuple)
+    kept = (*PLAIN, np.ndarray, jax.Array, tuple, *((torch.Tensor,) if live else ()))
     attributes = {n: v for n, v in getattr(value, "__dict__", {}).items() if n in names and isinstance(v, kept)}
-    return type(value), {n: _freeze(v, names) for n, v in attributes.items()} or id(value)
+    return type(value), {n: _freeze(v, names, live) for n, v in attributes.items()} or id(value)
 
 
 def _show(value: Any) -> str:

@@ -5,7 +5,7 @@ list. Stand-ins go by the tensors themselves: whichever way one is read, torch s
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ...errors import UsageError
+from ..from_torch.own_derivatives import apply_replaced
 
 WIDER = {torch.float32: torch.float64}
 ESCAPES = {
-    Tensor.item: "item()",
     Tensor.tolist: "tolist()",
     Tensor.numpy: "numpy()",
     Tensor.__array__: "numpy()",
@@ -27,16 +27,21 @@ ESCAPES = {
     Tensor.__float__: "float()",
     Tensor.__int__: "int()",
     Tensor.__index__: "an index",
+    Tensor.__repr__: "print",
+    Tensor.__format__: "print, an f-string",
 }
 """Ways out of torch: a compiled program would keep the number it was traced with."""
 TORCH = str(Path(torch.__file__).parent)
-SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), str(Path(TORCH) / "overrides.py"), "<@beartype")
+_BETWEEN = tuple(str(Path(TORCH) / name) for name in ("overrides.py", "_tensor.py"))
+SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), *_BETWEEN, "<@beartype")
 
 
 class StandIns(TorchFunctionMode):
     """While it is entered, torch functions see the second tensor of each pair in place of the first.
 
     wide: float32 that the code asks for by name becomes float64, so that code written for float32 runs in float64.
+
+    `x.item()` is x without its gradient, as a tensor still: a number to be logged or to multiply by, not yet known.
     """
 
     def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]], wide: bool = False):
@@ -44,9 +49,24 @@ class StandIns(TorchFunctionMode):
         self._pairs = list(pairs)  # held: an id is only good while its tensor lives
         self._others = {id(one): other for one, other in self._pairs}
         self._wide = wide
+        self._applying = apply_replaced(self._apply)
+
+    def __enter__(self) -> "StandIns":
+        self._applying.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._applying.__exit__(*error)
+
+    def _apply(self, function: Any, apply: Callable[..., Any], args: tuple) -> Any:
+        """An autograd.Function, whose arguments torch does not show to a mode."""
+        return apply(*tree_map_only(Tensor, self.of, args))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = tree_map_only(Tensor, self.of, (args, kwargs or {}))
+        if func is Tensor.item and _caller():
+            return number(args[0])
         if self._wide:
             func = Tensor.double if func is Tensor.float else func
             args, kwargs = tree_map_only(torch.dtype, lambda dtype: WIDER.get(dtype, dtype), (args, kwargs))
@@ -55,6 +75,11 @@ class StandIns(TorchFunctionMode):
     def of(self, tensor: Tensor) -> Tensor:
         """The stand-in of a tensor, or the tensor itself."""
         return self._others.get(id(tensor), tensor)
+
+
+def number(tensor: Tensor) -> Tensor:
+    """What `item()` gives where values are not known yet."""
+    return tensor.detach().reshape(())
 
 
 class Watching(StandIns):
@@ -79,7 +104,12 @@ class Watching(StandIns):
             if isinstance(tensor, Tensor) and id(tensor) not in self._known and id(tensor) not in self._others:
                 self.outside.append(tensor)
                 self._known[id(tensor)] = tensor
-        out = super().__torch_function__(func, types, args, kwargs)
+        return self._made(super().__torch_function__(func, types, args, kwargs))
+
+    def _apply(self, function: Any, apply: Callable[..., Any], args: tuple) -> Any:
+        return self._made(super()._apply(function, apply, args))
+
+    def _made(self, out: Any) -> Any:
         self._known.update({id(tensor): tensor for tensor in tree_leaves(out) if isinstance(tensor, Tensor)})
         return out
 

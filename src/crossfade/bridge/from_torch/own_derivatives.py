@@ -1,0 +1,114 @@
+"""A `torch.autograd.Function` recorded: its forward pass as it runs, and the backward pass that it says.
+
+Both passes run once on tensors without values. The forward pass has no gradient, as in torch; one operation after it,
+`own_derivative`, gives its results the derivative of the other.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from .graph import Graph, Node, Ref, refs
+
+NESTED = "CheckpointFunction"  # of torch.utils.checkpoint: its backward pass runs autograd itself
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The backward pass of a function, as operations of cotangents and of values that the forward pass has."""
+
+    graph: Graph
+    cotangents: tuple[Ref, ...]
+    captured: tuple[Ref, ...]
+    grads: tuple[Ref | None, ...]
+
+    def saved(self, outputs: tuple[Ref, ...]) -> tuple[int | None, ...]:
+        """For each value that is captured, which output it is, if it is one."""
+        return tuple(outputs.index(ref) if ref in outputs else None for ref in self.captured)
+
+
+class Context:
+    """What `forward` and `backward` are given as ctx."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]):
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor | None, ...] = ()
+        self.dirty: tuple[Tensor, ...] = ()
+        self.materialize_grads = True
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        pass  # for forward-mode derivatives
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        pass  # no gradient comes to them
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialize_grads = value
+
+
+def run(function: type[Function], args: tuple) -> tuple[Context, tuple[Any, ...]]:
+    """The forward pass with a context of our own."""
+    context = Context(tuple(isinstance(x, Tensor) and x.is_floating_point() for x in args))
+    own: Any = function
+    with torch.no_grad():
+        if function.setup_context is Function.setup_context:
+            outs = own.forward(context, *args)
+        else:
+            outs = own.forward(*args)
+            own.setup_context(context, args, outs)
+    return context, outs if isinstance(outs, tuple) else (outs,)
+
+
+def gradients(function: type[Function], context: Context, cotangents: list[Tensor], args: tuple) -> list[Tensor | None]:
+    """What the backward pass gives for each argument that is a tensor."""
+    own: Any = function
+    second_order = not hasattr(own.backward, "__wrapped__")  # once_differentiable
+    with torch.set_grad_enabled(second_order):
+        grads = own.backward(context, *cotangents)
+    grads = grads if isinstance(grads, tuple) else (grads,)
+    pairs = zip(args, (*grads, *(None,) * len(args)), strict=False)
+    return [_fitting(grad, arg) for arg, grad in pairs if isinstance(arg, Tensor)]
+
+
+def backward_of(graph: Graph, nodes: list[Node], cotangents: list[Ref], grads: list[Ref | None]) -> Backward:
+    """The operations that the gradients need, and what they read from before."""
+    found = [ref for ref in grads if ref is not None]
+    own = Graph([], {}, nodes, graph.specs).needed(found)
+    made = {out.index for node in own.nodes for out in node.outputs if out is not None}
+    inside = made | {ref.index for ref in cotangents}
+    read = [ref for node in own.nodes for ref in refs((node.args, node.kwargs))]
+    captured = {ref.index: ref for ref in (*read, *found) if ref.index not in inside}
+    return Backward(own, tuple(cotangents), tuple(captured.values()), tuple(grads))
+
+
+@contextmanager
+def apply_replaced(replacement: Callable[[type[Function], Callable[..., Any], tuple], Any]) -> Iterator[None]:
+    """`Function.apply(*args)` is `replacement(function, apply, args)` for a while; `apply` is what it was."""
+    before = Function.__dict__["apply"]
+
+    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+        return replacement(cls, lambda *given: before.__func__(cls, *given, **kwargs), args)
+
+    Function.apply = classmethod(apply)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        Function.apply = before
+
+
+def _fitting(grad: Tensor | None, arg: Tensor) -> Tensor | None:
+    """torch sums a gradient that is broadcast, and ignores that of an integer."""
+    if grad is None or not arg.is_floating_point():
+        return None
+    return grad if grad.shape == arg.shape else grad.sum_to_size(arg.shape)

@@ -1,0 +1,85 @@
+"""`bridge.import_torch` of functions with a derivative of their own, `item()`, bags of embeddings and spectra."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+import torch
+from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
+
+from bridge.import_torch_cases import n
+from bridge.import_torch_proof import difference
+from bridge.import_torch_rarer import RARER, Sign
+from crossfade import bridge
+from crossfade.errors import NoCounterpart, UsageError
+from default_run import few_of
+
+QUICK = ("straight through", "quantised", "written after", "item as a factor", "bag, max with ties", "irfft")
+
+
+@pytest.mark.parametrize("case", few_of(RARER, *QUICK, "second derivative through a saved result"))
+def test_rarer_code(case, x64):
+    function, *args = case
+    value, gradient = difference(function, *args)
+    assert value <= 1e-12 and gradient <= 1e-12
+
+
+def test_a_function_of_ones_own_can_be_mapped_over(x64):
+    imported = bridge.import_torch(Sign.apply, n(3))
+    grads = jax.vmap(jax.grad(lambda x: (imported(x) * jnp.arange(1.0, 4.0)).sum()))(jnp.ones((2, 3)))
+    assert grads.tolist() == [[1, 2, 3]] * 2
+
+
+class Doubling(Function):
+    """Writes to its argument."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+class Noisy(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + torch.randn_like(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+REFUSED = {
+    "mark_dirty": (lambda x: Doubling.apply(x * 1), NoCounterpart, "Doubling, which writes to its arguments"),
+    "random numbers": (Noisy.apply, NoCounterpart, "Noisy, which draws random numbers"),
+    "checkpoint": (lambda x: checkpoint(torch.sin, x, use_reentrant=True), NoCounterpart, "use_reentrant=False"),
+    "a hook": (lambda x: (x * 2).register_hook(lambda grad: grad), NoCounterpart, "register_hook"),
+    "item in a branch": (lambda x: x if x.sum().item() > 0 else -x, UsageError, "torch.where"),
+    "item as a size": (lambda x: torch.zeros(int(x.sum().item())), UsageError, "item"),
+    "item for Python": (lambda x: x * max(x.sum().item(), 0.0), UsageError, "does not depend on values"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_followed_is_refused_with_its_line(name, x64):
+    function, kind, words = REFUSED[name]
+    with pytest.raises(kind, match=words) as error:
+        bridge.import_torch(function, n(3).requires_grad_())
+    assert "test_import_torch_rarer.py" in str(error.value)
+
+
+def test_apply_is_torchs_own_again(x64):
+    """Also after a function that is refused."""
+    before = Function.__dict__["apply"]
+    with pytest.raises(NoCounterpart):
+        bridge.import_torch(Noisy.apply, n(3))
+    assert Function.__dict__["apply"] is before
+
+
+def test_item_of_a_constant_is_a_number(x64):
+    size = torch.tensor(3)
+    assert bridge.import_torch(lambda x: x * torch.ones(size.item()).sum(), n(2))(jnp.ones(2)).tolist() == [3, 3]
