@@ -35,6 +35,9 @@ class Reversed(Function):
         return -ctx.scale * grad, None
 
 
+reverse = Reversed.apply
+
+
 class DoubledExp(Function):
     """Saves its result."""
 
@@ -141,7 +144,8 @@ RARER: dict[str, tuple[Any, ...]] = {
     "second derivative through a saved result": (penalised(DoubledExp.apply), n(4)),
     "under no_grad": (lambda x: torch.no_grad()(Sign.apply)(x) * x, n(4)),
     "item as a factor": (lambda x: x * x.exp().mean().item(), n(4)),
-    "item to be logged": (lambda x: {"loss": x.pow(2).sum(), "largest": x.max().item()}, n(4)),
+    "item of an integer": (lambda x: x.pow(2).sum() / (x > 0).sum().item(), n(4)),
+    "applied by a name of its own": (lambda x: reverse(x, 2.0) ** 2, n(4)),
     "bag, sum": bag(n(7, 3)),
     "bag, mean": bag(n(7, 3), mode="mean"),
     "bag, max with ties": bag(n(7, 3).round(), mode="max"),

@@ -131,7 +131,24 @@ def test_a_computed_tensor_in_a_batch_is_refused(x64):
     x, y = pair(0)
     with pytest.raises(UsageError, match="inside of the loss, or detach"):
         step(SimpleNamespace(x=encoder(x), y=y))
+    step(SimpleNamespace(x=x, y=y))
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(UsageError, match="inside of the loss, or detach"):
+        step(SimpleNamespace(x=encoder(x), y=y))
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
     step(SimpleNamespace(x=x.requires_grad_(), y=y))
+
+
+def test_a_loss_that_writes_into_its_batch_is_refused(x64):
+    """In torch the caller's tensor, a replay memory perhaps, has changed after it."""
+
+    def loss(net, batch):
+        batch["x"].sub_(batch["x"].mean(0))
+        return F.cross_entropy(net(batch["x"]), batch["y"])
+
+    net, optimizer = make()
+    with pytest.raises(UsageError, match=r"writes into its batch \(a tensor of shape \(8, 3\)\)"):
+        cf.accelerate(loss, net, optimizer)(xy(0))
 
 
 # Logs and numbers
@@ -322,3 +339,17 @@ def binary(net, batch):
 
 def test_a_function_with_its_own_derivative(x64):
     assert apart(binary, xy) <= 1e-12
+
+
+def test_hooks_of_the_optimisers_step_are_refused(x64):
+    """An average that follows by a hook would stand still."""
+    for register in ("register_step_pre_hook", "register_step_post_hook"):
+        net, optimizer = make()
+        handle = getattr(optimizer, register)(lambda *_: None)
+        with pytest.raises(UsageError, match="optimiser without hooks"):
+            cf.accelerate(dotted, net, optimizer)
+        handle.remove()
+        step = cf.accelerate(dotted, net, optimizer)
+        getattr(optimizer, register)(lambda *_: None)
+        with pytest.raises(UsageError, match="optimiser without hooks"):
+            step(Data(*pair(0)))

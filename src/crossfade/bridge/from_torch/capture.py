@@ -26,7 +26,7 @@ from ..transfer_torch import tensor_to_numpy
 from .above import AboveATen
 from .graph import Graph, Node, Ref
 from .memory import Memory, storage_of
-from .own_derivatives import NESTED, Backward, Context, apply_replaced, backward_of, gradients, run
+from .own_derivatives import apply_replaced, derived
 from .places import Place, answer_that_passes, error_place, user_place
 from .random_ops import RANDOM
 from .surroundings import no_hooks, plain_kernels
@@ -179,48 +179,15 @@ class Recorder(TorchDispatchMode):
     def own_function(self, function: type[Function], apply: Callable[..., Any], args: tuple) -> Any:
         """A `torch.autograd.Function`: what it gives, with the derivative that it says."""
         self.place = user_place()
-        if function.__name__ == NESTED:
-            raise self.refuse(
-                NoCounterpart, "expected checkpoint(..., use_reentrant=False), got one that runs autograd by itself."
-            )
-        randoms = self.randoms
+        randoms, name = self.randoms, function.__name__
         result = apply(*args)
         if not torch.is_grad_enabled():
             return result
-        context, again = run(function, args)
-        if context.dirty or self.randoms != randoms:
-            what = "writes to its arguments (mark_dirty)" if context.dirty else "draws random numbers"
-            raise self.refuse(
-                NoCounterpart,
-                f"expected an autograd.Function that only computes, got {function.__name__}, which {what}. {OTHER_OP}",
-            )
-        outs = [out for out in (result if isinstance(result, tuple) else (result,)) if isinstance(out, Tensor)]
-        inputs = tuple(self.read(arg) for arg in args if isinstance(arg, Tensor))
-        outputs = tuple(self.read(out) for out in again if isinstance(out, Tensor))
-        backward = self.backward_pass(function, context, outs, args)
-        derived = tuple(self.graph.value(tuple(out.shape), out.dtype) for out in outs)
-        read = (inputs, outputs, backward.captured, backward.saved(outputs), backward)
-        self.graph.nodes.append(Node("own_derivative", read, {}, derived, self.place or user_place()))
-        for out, value in zip(outs, derived, strict=True):
-            self.memory.renew(out, value)
+        if what := derived(self, function, args, result):
+            raise self.refuse(NoCounterpart, f"expected an autograd.Function that only computes, got {name}: {what}")
+        if self.randoms != randoms:
+            raise self.refuse(NoCounterpart, f"{name} draws random numbers. Draw them outside, as an argument of it.")
         return result
-
-    def backward_pass(self, function: type[Function], context: Context, outs: list[Tensor], args: tuple) -> Backward:
-        """Records what the function's `backward` does, apart from the rest."""
-        nodes, self.graph.nodes = self.graph.nodes, []
-        before = self.memory.state()
-        try:
-            with _disable_current_modes(), self.fake:
-                cotangents = [torch.empty(out.shape, dtype=out.dtype) for out in outs]
-            refs = [self.graph.value(tuple(out.shape), out.dtype) for out in outs]
-            for cotangent, ref in zip(cotangents, refs, strict=True):
-                self.memory.add(cotangent, ref)
-            found = gradients(function, context, cotangents, args)
-            grads = [None if grad is None else self.read(grad) for grad in found]
-            return backward_of(self.graph, self.graph.nodes, refs, grads)
-        finally:
-            self.graph.nodes = nodes
-            self.memory.go_back(before)
 
     def hooked(self) -> NoReturn:
         self.place = user_place()
@@ -246,11 +213,20 @@ class Recorder(TorchDispatchMode):
     def is_open(self, tensor: Tensor) -> bool:
         """Whether `item()` of a tensor waits for the arguments; it is the tensor then, without its gradient."""
         self.place = user_place()
-        tensor = self.stand_ins.get(id(tensor), tensor)
-        return isinstance(tensor, FakeTensor) and tensor.constant is None and answer_that_passes() is None
+        known = self._is_constant(tensor) or getattr(tensor, "constant", None) is not None
+        return not known and answer_that_passes() is None
+
+    def _is_constant(self, tensor: Tensor) -> bool:
+        """Whether it is a tensor from outside, whose value is known."""
+        stand_in = self.stand_ins.get(id(tensor))
+        return not isinstance(tensor, FakeTensor) and (stand_in is None or storage_of(stand_in) in self.constants)
 
     def number(self, func: Any, args: tuple) -> bool | int | float:
         """`item()`, `bool(tensor)`, `float(tensor)`: possible for constants only."""
+        if self._is_constant(args[0]):
+            self.known(args[0])
+            with _disable_current_modes():
+                return args[0].item()
         try:
             return self.run(func, args, {})
         except DataDependentOutputException as error:

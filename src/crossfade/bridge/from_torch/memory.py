@@ -78,7 +78,9 @@ class Memory:
         self._begin(tensor, value, self.storages[storage_of(tensor)], self.known[id(of)].source or source)
 
     def renew(self, tensor: Tensor, value: Ref) -> None:
-        """A tensor whose value is the same and whose gradient is another."""
+        """A tensor whose value is the same and whose gradient is another; what was saved of it has that too."""
+        before = self.read(tensor)
+        self.known |= {key: replace(known, source=value) for key, known in self.known.items() if known.source == before}
         self._begin(tensor, value, self.storages[storage_of(tensor)])
 
     def state(self) -> State:

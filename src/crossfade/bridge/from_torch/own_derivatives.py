@@ -7,15 +7,17 @@ Both passes run once on tensors without values. The forward pass has no gradient
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .graph import Graph, Node, Ref, refs
-
-NESTED = "CheckpointFunction"  # of torch.utils.checkpoint: its backward pass runs autograd itself
+from .memory import Memory
+from .places import Place, user_place
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,39 @@ class Context:
         self.materialize_grads = value
 
 
-def run(function: type[Function], args: tuple) -> tuple[Context, tuple[Any, ...]]:
+@runtime_checkable
+class Recording(Protocol):
+    """Who writes operations down."""
+
+    graph: Graph
+    memory: Memory
+    fake: FakeTensorMode
+    place: Place | None
+
+    def read(self, tensor: Tensor) -> Ref: ...
+
+
+def derived(recording: Recording, function: type[Function], args: tuple, result: Any) -> str | None:
+    """Gives the result of a function the derivative that it says; or says why that cannot be."""
+    if function.__name__ == "CheckpointFunction":
+        return "its backward pass runs autograd. Use checkpoint(..., use_reentrant=False)."
+    context, again = _forward(function, args)
+    if context.dirty:
+        return "it writes to its arguments (mark_dirty). Let it make a new tensor."
+    graph, memory = recording.graph, recording.memory
+    outs = [out for out in (result if isinstance(result, tuple) else (result,)) if isinstance(out, Tensor)]
+    inputs = tuple(recording.read(arg) for arg in args if isinstance(arg, Tensor))
+    outputs = tuple(recording.read(out) for out in again if isinstance(out, Tensor))
+    backward = _backward(recording, function, context, outs, args)
+    new = tuple(graph.value(tuple(out.shape), out.dtype) for out in outs)
+    read = (inputs, outputs, backward.captured, backward.saved(outputs), backward)
+    graph.nodes.append(Node("own_derivative", read, {}, new, recording.place or user_place()))
+    for out, value in zip(outs, new, strict=True):
+        memory.renew(out, value)
+    return None
+
+
+def _forward(function: type[Function], args: tuple) -> tuple[Context, tuple[Any, ...]]:
     """The forward pass with a context of our own."""
     context = Context(tuple(isinstance(x, Tensor) and x.is_floating_point() for x in args))
     own: Any = function
@@ -70,7 +104,29 @@ def run(function: type[Function], args: tuple) -> tuple[Context, tuple[Any, ...]
     return context, outs if isinstance(outs, tuple) else (outs,)
 
 
-def gradients(function: type[Function], context: Context, cotangents: list[Tensor], args: tuple) -> list[Tensor | None]:
+def _backward(
+    recording: Recording, function: type[Function], context: Context, outs: list[Tensor], args: tuple
+) -> Backward:
+    """Records what the function's `backward` does, apart from the rest."""
+    graph, memory = recording.graph, recording.memory
+    nodes, graph.nodes, before = graph.nodes, [], memory.state()
+    try:
+        with _disable_current_modes(), recording.fake:
+            cotangents = [torch.empty(out.shape, dtype=out.dtype) for out in outs]
+        values = [graph.value(tuple(out.shape), out.dtype) for out in outs]
+        for cotangent, value in zip(cotangents, values, strict=True):
+            memory.add(cotangent, value)
+        found = _gradients(function, context, cotangents, args)
+        grads = [None if grad is None else recording.read(grad) for grad in found]
+        return _cut(graph, graph.nodes, values, grads)
+    finally:
+        graph.nodes = nodes
+        memory.go_back(before)
+
+
+def _gradients(
+    function: type[Function], context: Context, cotangents: list[Tensor], args: tuple
+) -> list[Tensor | None]:
     """What the backward pass gives for each argument that is a tensor."""
     own: Any = function
     second_order = not hasattr(own.backward, "__wrapped__")  # once_differentiable
@@ -81,7 +137,7 @@ def gradients(function: type[Function], context: Context, cotangents: list[Tenso
     return [_fitting(grad, arg) for arg, grad in pairs if isinstance(arg, Tensor)]
 
 
-def backward_of(graph: Graph, nodes: list[Node], cotangents: list[Ref], grads: list[Ref | None]) -> Backward:
+def _cut(graph: Graph, nodes: list[Node], cotangents: list[Ref], grads: list[Ref | None]) -> Backward:
     """The operations that the gradients need, and what they read from before."""
     found = [ref for ref in grads if ref is not None]
     own = Graph([], {}, nodes, graph.specs).needed(found)
@@ -94,17 +150,25 @@ def backward_of(graph: Graph, nodes: list[Node], cotangents: list[Ref], grads: l
 
 @contextmanager
 def apply_replaced(replacement: Callable[[type[Function], Callable[..., Any], tuple], Any]) -> Iterator[None]:
-    """`Function.apply(*args)` is `replacement(function, apply, args)` for a while; `apply` is what it was."""
-    before = Function.__dict__["apply"]
+    """`Function.apply(*args)` is `replacement(function, apply, args)` for a while; `apply` is what it was.
 
-    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        return replacement(cls, lambda *given: before.__func__(cls, *given, **kwargs), args)
+    It is replaced below `Function`, so that one that was taken before (`reverse = Reverse.apply`) comes here too.
+    """
+    below: Any = Function.__mro__[1]
+    before = below.__dict__.get("apply")
 
-    Function.apply = classmethod(apply)  # pyright: ignore[reportAttributeAccessIssue]
+    def apply(cls: type[Function], *args: Any) -> Any:
+        was = super(below, cls).apply if before is None else before.__get__(None, cls)
+        return replacement(cls, was, args)
+
+    below.apply = classmethod(apply)
     try:
         yield
     finally:
-        Function.apply = before
+        if before is None:
+            del below.apply
+        else:
+            below.apply = before
 
 
 def _fitting(grad: Tensor | None, arg: Tensor) -> Tensor | None:

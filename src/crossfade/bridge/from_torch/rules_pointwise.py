@@ -90,6 +90,8 @@ rules(
 @rule("abs")
 def absolute(x: Array) -> Array:
     """|x|, whose derivative at 0 is 0."""
+    if jnp.iscomplexobj(x):
+        return jnp.abs(x)
     return x * lax.stop_gradient(jnp.sign(x)) if x.dtype != bool else x
 
 

@@ -115,8 +115,14 @@ class LiveLoss:
     def _watch(self, batch: Any) -> tuple[dict[str, Tensor], Watching, Drawing, Returned]:
         state = {name: private(tensor) for name, tensor in self.tensors.items()}
         watching, drawing = Watching(self._pairs(state), _tensors(batch)), Drawing()
-        with unchanged_generators(), no_other_draws(), drawing, watching:
+        versions = [(tensor, tensor._version) for tensor in _tensors(batch)]
+        with unchanged_generators(), no_other_draws(self.reads.names_random), drawing, watching:
             returned = self._call(state, batch)
+        if written := [tuple(tensor.shape) for tensor, version in versions if tensor._version != version]:
+            raise UsageError(
+                f"the loss writes into its batch (a tensor of shape {written[0]}), where a compiled step cannot write. "
+                f"Work on a new tensor: x = x - x.mean(), or x.clone() first."
+            )
         return state, watching, drawing, returned
 
     def _reject_memory(self) -> None:

@@ -70,7 +70,7 @@ class Reads:
         walk = _Walk(loss, live)
         self._names, self._live = walk.names, live
         self._places = walk.places
-        self.modules, self._package = walk.modules, walk.package
+        self.modules, self._package, self.names_random = walk.modules, walk.package, walk.names_random
         self._settings: list[_Settings] = []
         self.remember()
 
@@ -162,6 +162,7 @@ class _Walk:
         self.modules: dict[str, nn.Module] = {}
         self._live = live
         self.names: set[str] = set()
+        self.names_random = False  # Python's module, or a function of it
         self.package = _package(loss)
         self._seen: set[tuple[int, int]] = set()
         self._known: set[tuple] = set()
@@ -219,6 +220,9 @@ class _Walk:
         try:
             value = root()
         except (LookupError, ValueError):  # not defined yet
+            return
+        if value is random or isinstance(getattr(value, "__self__", None), random.Random):
+            self.names_random = True
             return
         holder: Any = None
         for i, (get, key) in enumerate(links):

@@ -96,7 +96,7 @@ class Step:
                 "expected torch_loss, because the first call proves itself against a torch step. "
                 "Pass torch_loss=..., or verify=False to go without the proof."
             )
-        _reject_hooks(module)
+        _reject_hooks(module, optimizer)
         self.module, self.optimizer, self.mapping = module, optimizer, mapping
         self.jax_loss, self.torch_loss = jax_loss, torch_loss
         self.clip_norm, self.set_to_none, self.verify = clip_norm, set_to_none, verify
@@ -194,7 +194,7 @@ class Step:
         if self._closed:
             raise UsageError("the step is closed. Open a new Step to go on in JAX.")
         source, batch = self._source(kind, batch)
-        _reject_hooks(self.module)
+        _reject_hooks(self.module, self.optimizer)
         live, self.proof = open_live(
             self.module, self.optimizer, source, self.clip_norm, self.set_to_none, kind, batch, self._live
         )
@@ -205,8 +205,13 @@ class Step:
         return live
 
 
-def _reject_hooks(module: nn.Module) -> None:
-    """Code that runs inside torch's backward pass would be left out silently."""
+def _reject_hooks(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Code that runs inside torch's backward pass or its optimiser's step would be left out silently."""
+    if vars(optimizer).get("_optimizer_step_pre_hooks") or vars(optimizer).get("_optimizer_step_post_hooks"):
+        raise UsageError(
+            "expected an optimiser without hooks of its step, which a compiled step cannot run. Remove them, and do "
+            "what they do after each call of the step."
+        )
     hooked = [
         n for n, p in module.named_parameters() if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None)
     ]
