@@ -195,6 +195,26 @@ def as_numpy(net, batch):
     return F.cross_entropy(logits, batch["y"])
 
 
+def going_back(net, batch):
+    value = F.cross_entropy(net(batch["x"]), batch["y"])
+    value.backward()
+    return value
+
+
+def test_a_loss_that_does_what_the_step_does_is_refused(x64):
+    net, optimizer = make()
+    with pytest.raises(UsageError, match=r"test_accelerate_strangers\.py:\d+: the loss calls backward"):
+        cf.accelerate(going_back, net, optimizer)(xy(0))
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_a_loss_without_a_gradient_is_refused(x64):
+    net, optimizer = make()
+    for loss in (lambda net, batch: net(batch["x"]).sum().item(), lambda net, batch: net(batch["x"]).sum().detach()):
+        with pytest.raises(UsageError, match="depends on a parameter, got one without a gradient"):
+            cf.accelerate(loss, net, optimizer)(xy(0))
+
+
 @pytest.mark.parametrize("loss", [printing, showing, as_numpy])
 def test_a_loss_that_shows_numbers_is_refused_with_its_line(loss, x64):
     net, optimizer = make()

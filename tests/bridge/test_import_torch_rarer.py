@@ -58,6 +58,7 @@ REFUSED = {
     "random numbers": (Noisy.apply, NoCounterpart, "Noisy draws random numbers"),
     "checkpoint": (lambda x: checkpoint(torch.sin, x, use_reentrant=True), NoCounterpart, "use_reentrant=False"),
     "a hook": (lambda x: (x * 2).register_hook(lambda grad: grad), NoCounterpart, "register_hook"),
+    "backward": (lambda x: x.sum().backward(), NoCounterpart, "backward"),
     "item in a branch": (lambda x: x if x.sum().item() > 0 else -x, UsageError, "torch.where"),
     "item as a size": (lambda x: torch.zeros(int(x.sum().item())), UsageError, "item"),
     "item for Python": (lambda x: x * max(x.sum().item(), 0.0), UsageError, "does not depend on values"),

@@ -20,6 +20,8 @@ class Recording(Protocol):
 
     def new_data(self) -> None: ...
 
+    def went_backward(self) -> None: ...
+
     def is_open(self, tensor: Tensor) -> bool: ...
 
 
@@ -42,6 +44,8 @@ class AboveATen(TorchFunctionMode):
             return args[0].detach().reshape(())
         if func == SET_DATA:
             self.recording.new_data()
+        if func is Tensor.backward:
+            self.recording.went_backward()
         result = func(*args, **(kwargs or {}))
         if func in (torch.Tensor.detach_, torch.detach_):
             self.recording.detached(args[0])

@@ -210,6 +210,13 @@ class Recorder(TorchDispatchMode):
             NoCounterpart, "expected tensors that keep their memory, got `x.data = y`. Use x.data.copy_(y)."
         )
 
+    def went_backward(self) -> None:
+        self.place = user_place()
+        raise self.refuse(
+            NoCounterpart,
+            "expected a function that gives results, got backward(), which writes to x.grad. Use jax.grad.",
+        )
+
     def is_open(self, tensor: Tensor) -> bool:
         """Whether `item()` of a tensor waits for the arguments; it is the tensor then, without its gradient."""
         self.place = user_place()

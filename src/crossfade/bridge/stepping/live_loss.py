@@ -83,6 +83,11 @@ class LiveLoss:
             seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
             self._bring(self.reads.modules | {f"closed_over_{i}": tensor for i, tensor in enumerate(seen)})
             state, watching, drawing, returned = self._watch(batch)
+        if not returned.loss.requires_grad:
+            raise UsageError(
+                "expected a loss that depends on a parameter, got one without a gradient: it was detached, computed under "
+                "no_grad or taken by item()."
+            )
         # torch does not count every write: the statistics of a normalisation change without a new version
         written = {
             n for n, t in state.items() if t._version or not torch.equal(t.nan_to_num(), self.tensors[n].nan_to_num())

@@ -94,6 +94,11 @@ class Watching(StandIns):
         self._known = {id(tensor): tensor for tensor in (*given, *(other for _, other in self._pairs))}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.backward and (place := _caller()):
+            raise UsageError(
+                f"{place}: the loss calls backward(), which the step does. Return the loss; zero_grad, backward, clipping "
+                f"and the optimiser's step are the step's."
+            )
         if func in ESCAPES and (place := _caller()):
             raise UsageError(
                 f"{place}: the loss takes a number out of a tensor ({ESCAPES[func]}), and what follows from it would "
