@@ -214,7 +214,7 @@ class Recorder(TorchDispatchMode):
         self.place = user_place()
         raise self.refuse(
             NoCounterpart,
-            "expected a function that gives results, got backward(), which writes to x.grad. Use jax.grad.",
+            "expected a function that gives results, got backward(), which writes x.grad. Use jax.grad.",
         )
 
     def is_open(self, tensor: Tensor) -> bool:

@@ -85,8 +85,8 @@ class LiveLoss:
             state, watching, drawing, returned = self._watch(batch)
         if not returned.loss.requires_grad:
             raise UsageError(
-                "expected a loss that depends on a parameter, got one without a gradient: it was detached, computed under "
-                "no_grad or taken by item()."
+                "expected a loss that depends on a parameter, got one without a gradient: it was detached, computed "
+                "under no_grad or taken by item()."
             )
         # torch does not count every write: the statistics of a normalisation change without a new version
         written = {

@@ -96,8 +96,8 @@ class Watching(StandIns):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.backward and (place := _caller()):
             raise UsageError(
-                f"{place}: the loss calls backward(), which the step does. Return the loss; zero_grad, backward, clipping "
-                f"and the optimiser's step are the step's."
+                f"{place}: the loss calls backward(), which the step does. Return the loss; zero_grad, backward, "
+                f"clipping and the optimiser's step are left out."
             )
         if func in ESCAPES and (place := _caller()):
             raise UsageError(
