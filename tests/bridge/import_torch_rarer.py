@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
 
 from bridge.import_torch_cases import i, made, n, v
 
@@ -142,6 +143,7 @@ RARER: dict[str, tuple[Any, ...]] = {
     "written after": (written_after, n(4)),
     "second derivative": (penalised(Cube.apply), n(4)),
     "second derivative through a saved result": (penalised(DoubledExp.apply), n(4)),
+    "checkpointed": (lambda x: checkpoint(torch.sin, x * 2, use_reentrant=False), n(4)),
     "under no_grad": (lambda x: torch.no_grad()(Sign.apply)(x) * x, n(4)),
     "item as a factor": (lambda x: x * x.exp().mean().item(), n(4)),
     "item of an integer": (lambda x: x.pow(2).sum() / (x > 0).sum().item(), n(4)),

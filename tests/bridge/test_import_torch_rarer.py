@@ -53,10 +53,17 @@ class Noisy(Function):
         return grad
 
 
+def _hooked(x):
+    layer = torch.nn.Tanh()
+    layer.register_full_backward_hook(lambda module, before, after: (2 * before[0],))
+    return layer(x)
+
+
 REFUSED = {
     "mark_dirty": (lambda x: Doubling.apply(x * 1), NoCounterpart, "Doubling: it writes to its arguments"),
     "random numbers": (Noisy.apply, NoCounterpart, "Noisy draws random numbers"),
     "checkpoint": (lambda x: checkpoint(torch.sin, x, use_reentrant=True), NoCounterpart, "use_reentrant=False"),
+    "a hook of a module": (lambda x: _hooked(x), NoCounterpart, "a module has a backward hook"),
     "a hook": (lambda x: (x * 2).register_hook(lambda grad: grad), NoCounterpart, "register_hook"),
     "backward": (lambda x: x.sum().backward(), NoCounterpart, "backward"),
     "item in a branch": (lambda x: x if x.sum().item() > 0 else -x, UsageError, "torch.where"),

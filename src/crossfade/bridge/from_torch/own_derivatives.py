@@ -19,6 +19,13 @@ from .graph import Graph, Node, Ref, refs
 from .memory import Memory
 from .places import Place, user_place
 
+TORCHS: dict[str, str | None] = {
+    "_NoopSaveInputs": None,  # of checkpoint, in some versions; no gradient comes to it
+    "CheckpointFunction": "its backward pass runs autograd. Use checkpoint(..., use_reentrant=False).",
+    "BackwardHookFunction": "a module has a backward hook. Remove it, and change the gradient in JAX.",
+}
+"""Functions of torch itself: None for those without an effect, or why they are refused."""
+
 
 @dataclass(frozen=True)
 class Backward:
@@ -73,8 +80,8 @@ class Recording(Protocol):
 
 def derived(recording: Recording, function: type[Function], args: tuple, result: Any) -> str | None:
     """Gives the result of a function the derivative that it says; or says why that cannot be."""
-    if function.__name__ == "CheckpointFunction":
-        return "its backward pass runs autograd. Use checkpoint(..., use_reentrant=False)."
+    if function.__module__.partition(".")[0] == "torch" and function.__name__ in TORCHS:
+        return TORCHS[function.__name__]
     context, again = _forward(function, args)
     if context.dirty:
         return "it writes to its arguments (mark_dirty). Let it make a new tensor."
