@@ -2,6 +2,7 @@
 
 import copy
 import random
+import warnings
 from collections import UserDict, deque
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -373,3 +374,23 @@ def test_hooks_of_the_optimisers_step_are_refused(x64):
         getattr(optimizer, register)(lambda *_: None)
         with pytest.raises(UsageError, match="optimiser without hooks"):
             step(Data(*pair(0)))
+
+
+def test_parameters_by_other_parameters(x64):
+    """`parametrizations` are followed, `torch.nn.utils.weight_norm` is refused; DataParallel is its module."""
+    weighed = lambda norm: nn.Sequential(norm(nn.Linear(3, 5)), nn.Linear(5, 2)).double()
+    nets = weighed(nn.utils.parametrizations.weight_norm), nn.DataParallel(make()[0])
+    for net in nets:
+        reference = copy.deepcopy(net)
+        optimizers = [torch.optim.SGD(one.parameters(), 0.1) for one in (net, reference)]
+        step = cf.accelerate(dotted, net, optimizers[0])
+        for seed in range(2):
+            step(Data(*pair(seed)))
+            plain(dotted, reference, optimizers[1], Data(*pair(seed)))
+        for a, b in zip(net.parameters(), reference.parameters(), strict=True):
+            assert (a - b).abs().max() <= 1e-12
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = weighed(nn.utils.weight_norm)
+    with pytest.raises(UsageError, match="cannot be copied for the proof: .*parametrizations"):
+        cf.accelerate(dotted, net, torch.optim.SGD(net.parameters(), 0.1))(Data(*pair(0)))

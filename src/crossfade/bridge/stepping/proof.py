@@ -15,7 +15,7 @@ import torch
 from jaxtyping import PyTree
 from torch import nn
 
-from ...errors import DifferentError
+from ...errors import DifferentError, UsageError
 from ...verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from ..transfer import tensor_to_numpy, to_torch
 from .batch import x64
@@ -176,7 +176,13 @@ def _judge(dtype: str, quantity: str, torch: Quantities, jax: Quantities, allowe
 
 def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
     """Private copies of both, still tied to each other, in one precision."""
-    module, optimizer = copy.deepcopy((module, optimizer))
+    try:
+        module, optimizer = copy.deepcopy((module, optimizer))
+    except (RuntimeError, TypeError) as error:
+        raise UsageError(
+            f"the module cannot be copied for the proof: {str(error).splitlines()[0]} For the weight_norm and "
+            f"spectral_norm of torch.nn.utils take those of torch.nn.utils.parametrizations, or pass verify=False."
+        ) from error
     module.to(dtype)
     for group in optimizer.param_groups:
         group["lr"] = float(group["lr"])
