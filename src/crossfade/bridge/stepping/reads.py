@@ -118,10 +118,11 @@ class Reads:
 
     def _refuse(self, name: str, then: str, now: str) -> None:
         jax.clear_caches()  # functions JAX has traced inside the loss hold the old value too
+        tensor = " keep it in a tensor that you fill_, which is read anew," if self._live else ""
         raise UsageError(
             f"{'the loss' if self._live else 'jax_loss'} reads {name}, which was {then} when the program was compiled "
-            f"and is {now} now; the program would go on with the old value. Pass what changes in the batch, or close "
-            f"this step and open a new one. Nothing was changed."
+            f"and is {now} now; the program would go on with the old value. Pass what changes in the batch,{tensor} or "
+            f"close this step and open a new one. Nothing was changed."
         )
 
 
