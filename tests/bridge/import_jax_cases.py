@@ -280,7 +280,10 @@ PRODUCTS = {
 
 SPECTRA = {
     "power": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, (normal(3, 8),)),
-    "there and back": (lambda x, y: jnp.fft.irfft(jnp.fft.rfft(x, axis=0) * y, n=7, axis=0), (normal(7, 2), normal(2))),
+    "there and back": (
+        lambda x, y: jnp.fft.irfft(jnp.fft.rfft(x, axis=0) * y, n=7, axis=0),
+        (normal(7, 2), normal(1, 2)),
+    ),
     "of complex numbers": (lambda x: jnp.fft.ifft(jnp.fft.fft(x, norm="ortho") * (0.5 + 2j)).real, (normal(2, 5),)),
     "of two axes": (lambda x: jnp.fft.rfft2(x).imag + jnp.fft.fft2(x).real[:, :4], (normal(4, 6),)),
 }
