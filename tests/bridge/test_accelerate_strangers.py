@@ -140,6 +140,16 @@ def test_a_computed_tensor_in_a_batch_is_refused(x64):
     step(SimpleNamespace(x=x.requires_grad_(), y=y))
 
 
+def test_arrays_that_the_loss_makes_tensors_of(x64):
+    def loss(net, batch):
+        x, y = torch.from_numpy(batch["x"]), torch.as_tensor(batch["y"])
+        return F.cross_entropy(net(x) * torch.from_numpy(np.array([1.0, 2.0])), y)
+
+    before = torch.from_numpy
+    assert apart(loss, lambda seed: {name: tensor.numpy() for name, tensor in xy(seed).items()}) <= 1e-12
+    assert torch.from_numpy is before
+
+
 def test_a_loss_that_writes_into_its_batch_is_refused(x64):
     """In torch the caller's tensor, a replay memory perhaps, has changed after it."""
 

@@ -176,6 +176,7 @@ class LiveLoss:
             stack.enter_context(torch.enable_grad())
             if "torch._dynamo" in sys.modules:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(_arrays_as_tensors())
             replaced = stack.enter_context(_restoring(self.roof))
             loss, info = _loss_and_info(self._loss(*given))
             return Returned(loss, info, replaced())
@@ -294,6 +295,17 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+@contextmanager
+def _arrays_as_tensors() -> Iterator[None]:
+    """Lets `torch.from_numpy` take the arrays of a batch, which are tensors when the loss is recorded."""
+    before = torch.from_numpy
+    torch.from_numpy = lambda array: array if isinstance(array, Tensor) else before(array)
+    try:
+        yield
+    finally:
+        torch.from_numpy = before
 
 
 @contextmanager
