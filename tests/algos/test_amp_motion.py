@@ -8,7 +8,7 @@ from crossfade.algos.amp.clips import load_clip, make_clip, resampled, velocitie
 from crossfade.algos.amp.features_numpy import features, rotated, transitions, yaw
 from crossfade.algos.amp.gaits import Gait, Leg, foot_path, leg_angles
 from crossfade.algos.amp.health import feature_distances, feature_report, gauge, health, ks_distance
-from crossfade.algos.amp.reference import from_features, reference
+from crossfade.algos.amp.reference import REPEATS, from_features, reference
 from crossfade.errors import DataError, UsageError
 
 
@@ -63,13 +63,31 @@ def test_a_quaternion_in_another_order_is_noticed():
 
 
 def test_a_transition_is_normalised_by_the_reference_alone():
-    phi = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
+    phi = np.array([[0.0, 1.0], [2.0, 1.4], [4.0, 1.2]])
     found = from_features(phi, np.array([0.05, 0.05]), "float64")
-    np.testing.assert_allclose(found.mean, [2.0, 1.0])
-    np.testing.assert_allclose(found.deviation, [np.sqrt(8 / 3), 0.05])  # the second stands still
-    np.testing.assert_allclose(found.transition[0], [-2 / np.sqrt(8 / 3), 0, 0, 0], atol=1e-12)
-    far = transitions(np.array([1e3, 1.0]), np.array([-1e3, 1.1]), found.mean, found.deviation)
-    np.testing.assert_allclose(far, [5, 0, -5, 2])
+    np.testing.assert_allclose(found.mean, [2.0, 1.2])
+    np.testing.assert_allclose(found.deviation, [np.sqrt(8 / 3), np.sqrt(0.08 / 3)])
+    np.testing.assert_allclose(found.transition[0] * np.sqrt([8 / 3, 0.08 / 3] * 2), [-2, -0.2, 0, 0.2], atol=1e-12)
+    assert found.transition.shape == (2, 4)
+    far = transitions(np.array([1e3, 1.2]), np.array([-1e3, 1.2]), found.mean, found.deviation)
+    np.testing.assert_allclose(far, [5, 0, -5, 0], atol=1e-12)
+
+
+def test_what_a_reference_holds_still_trembles_as_much_as_its_floor_and_what_moves_is_as_given():
+    """The third moves, though less than its floor: noise and motion together have the floor's deviation."""
+    t = np.arange(200.0)
+    phi = np.stack([np.sin(t), np.full(200, 3.0), 0.06 * np.sqrt(2) * np.sin(t)], -1)
+    found = from_features(phi, np.array([0.1, 0.1, 0.1]), "float64")
+    np.testing.assert_allclose(found.deviation[1:], 0.1, rtol=1e-12)
+    assert found.transition.shape == (REPEATS * 199, 6)
+    rows = found.transition.reshape(REPEATS, 199, 2, 3)
+    np.testing.assert_array_equal(rows[..., 0], np.broadcast_to(rows[0, ..., 0], rows[..., 0].shape))
+    np.testing.assert_allclose(rows[0, :, 0, 0], ((np.sin(t) - found.mean[0]) / found.deviation[0])[:-1])
+    np.testing.assert_array_equal(rows[:, :-1, 1], rows[:, 1:, 0])  # s' of a transition is s of the next
+    np.testing.assert_allclose(found.transition[:, 1:3].std(0), 1, atol=0.03)
+    np.testing.assert_allclose(found.transition.mean(0)[1:3], 0, atol=0.03)
+    moving = np.corrcoef(rows[..., 0, 2].mean(0), np.sin(t[:-1]))[0, 1]
+    assert moving > 0.9 and np.abs(rows[0, :, 0, 1] - rows[1, :, 0, 1]).max() > 1
 
 
 # Gaits

@@ -1,5 +1,6 @@
 """A robot that imitates a gait: PPO with the style hook in every mode, its features, its report."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from contract import HALF, assert_close, assert_equal, everything, settings
 
 from crossfade.algos.amp.config import AMPConfig
+from crossfade.algos.amp.features_numpy import features
 from crossfade.config import apply
 from crossfade.envs.robot.params import RobotParams
 from crossfade.envs.world import BoundWorld, make_world
@@ -28,6 +30,10 @@ from default_run import few
 
 WORDS = ("style=amp", "style.hidden=16,8", "style.updates=2", "style.batch=16", "style.memory=48", "style.lr=1e-3")
 ROBOTS = ("stilt6", "sprig11", "tuft8")
+
+
+def preset(name: str, *words: str) -> RobotConfig:
+    return apply(apply(RobotConfig(), find("robot").presets[name]), words)
 
 
 @cache
@@ -109,6 +115,28 @@ def test_every_robot_has_a_gait_within_its_joints(name):
         assert together[0, 3] > 0.99 and together[1, 2] > 0.99  # diagonal legs
 
 
+@pytest.mark.parametrize("name", ROBOTS)
+def test_a_reference_that_is_replayed_is_watched_as_it_was_made(name):
+    """Both kinds of transitions come from one function: no unit, frame, order of joints or contact can differ."""
+    env = RobotParams(model=name)
+    clip, world, given = style.clip_of(env, AMPConfig()), make_world(env, "numpy"), env.settings("float64")
+    uniform = random.uniform(random.key(0), (len(clip.qpos), world.start_numbers), "float32")
+    state = world.begin(None, given, uniform)
+    state = state._replace(body=state.body._replace(qpos=clip.qpos, qvel=clip.qvel))
+    seen = watching_numpy.watch(BoundWorld(world, None, given), state)
+    expected = features(clip.qpos, clip.qvel, clip.clearance, clip.skeleton)
+    np.testing.assert_allclose(seen, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_actions_of_the_preset_reach_what_its_gait_asks_of_every_joint(name):
+    """At the default `env.scale` they do not: knees would have to bend half as far again as the largest action."""
+    env = replace(preset("styled").env, model=name)
+    model, clip = env.load(), style.clip_of(env, AMPConfig())
+    away = np.abs(clip.qpos[:, np.asarray(model.joint_qpos)] - np.asarray(model.joint_home)).max()
+    assert RobotParams().scale < away < env.scale
+
+
 def test_a_faster_command_asks_for_more_frequent_steps():
     slow, fast = (style.clip_of(RobotParams(forward=(v, v)), AMPConfig()) for v in (0.4, 1.0))
     assert len(fast.qpos) < len(slow.qpos) and fast.qvel[:, 0].mean() == pytest.approx(1.0)
@@ -154,3 +182,23 @@ def test_an_evaluation_says_how_far_the_style_is_and_in_what(tmp_path):
     clip = style.clip_of(config.env, config.style)
     same = style.distances(config.env, config.style, [clip.qpos])
     assert max(distance.ks for distance in same) < 1e-9  # the reference is no distance from itself
+
+
+@cache
+def walked(*words: str) -> dict[str, float]:
+    """The figures of the preset's greedy policy at the end of its run."""
+    config = preset("styled", *words)
+    trainer = make_trainer(find("robot"), config)
+    trainer.run(0, config.steps)
+    return trainer.evaluate().metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_style_reward_brings_the_walk_nearer_to_the_reference(seed):
+    """As a control the same run with a style reward that weighs nothing. Both walk as fast as commanded, and stand."""
+    styled, control = walked(f"seed={seed}"), walked(f"seed={seed}", "style.style_weight=0")
+    assert styled["eval/style_distance"] < control["eval/style_distance"] - 0.03
+    for found in (styled, control):
+        assert 0.28 < found["eval/speed"] < 0.52
+    assert styled["eval/falls"] <= control["eval/falls"]
