@@ -196,9 +196,9 @@ def walked(*words: str) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_style_reward_brings_the_walk_nearer_to_the_reference(seed):
-    """As a control the same run with a style reward that weighs nothing. Both walk as fast as commanded, and stand."""
+    """As a control the same run with a style reward that weighs nothing. Both walk: a speed within 30 % of the command,
+    and no fall in 16 of 20 episodes."""
     styled, control = walked(f"seed={seed}"), walked(f"seed={seed}", "style.style_weight=0")
     assert styled["eval/style_distance"] < control["eval/style_distance"] - 0.03
     for found in (styled, control):
-        assert 0.28 < found["eval/speed"] < 0.52
-    assert styled["eval/falls"] <= control["eval/falls"]
+        assert 0.28 < found["eval/speed"] < 0.52 and found["eval/falls"] <= 0.2
