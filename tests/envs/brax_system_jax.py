@@ -46,7 +46,7 @@ class BalanceConfig(ContinuousPPOConfig):
 
 class BalanceSystem(PPOSystem[BalanceConfig]):
     def __init__(self, config: BalanceConfig):
-        super().__init__(config, BraxParams(env="CartpoleBalance", backend="playground", limit=100))
+        super().__init__(config, BraxParams(env="CartpoleBalance", backend="playground", limit=200))
 
     def evaluate(self, policy, effort=None, buffer=None):
         return Evaluation({})
