@@ -167,6 +167,7 @@ RARER: dict[str, tuple[Any, ...]] = {
     "irfft": (lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=7, norm="ortho"), n(3, 7)),
     "fft": (lambda x: torch.view_as_real(torch.fft.fft(x, norm="forward")), n(3, 8)),
     "ifft": (lambda x: torch.fft.ifft(torch.fft.fft(x) * torch.complex(v(0.5), v(2.0))).real, n(3, 8)),
+    "a complex number of Python's": (lambda x: (torch.fft.ifft(torch.fft.fft(x) * (0.5 + 2j)) * 1j).real, n(3, 8)),
     "rfft2": (lambda x: torch.fft.rfft2(x, norm="ortho").imag, n(4, 6)),
     "power spectrum": (lambda x: (torch.fft.rfft(x, dim=0) * torch.fft.rfft(x, dim=0).conj()).real, n(8, 2)),
     "angle": (lambda x: torch.fft.rfft(x).angle(), n(8)),

@@ -11,7 +11,7 @@ import torch
 from jax import Array
 
 Number = bool | int | float
-Value = Array | Number
+Value = Array | Number | complex
 """What stands for a tensor: an array, or a number that torch would have wrapped."""
 Axes = int | Sequence[int] | None
 
@@ -96,9 +96,11 @@ def _kind(dtype: np.dtype) -> int:
     return next((i for i, kind in enumerate(kinds, 1) if jnp.issubdtype(dtype, kind)), 0)
 
 
-def _python_dtype(value: Number) -> np.dtype:
+def _python_dtype(value: Number | complex) -> np.dtype:
     if isinstance(value, bool):
         return np.dtype(bool)
     if isinstance(value, int):
         return jax_dtype(torch.int64)
+    if isinstance(value, complex):
+        return np.dtype(jnp.promote_types(default_float(), jnp.complex64))
     return default_float()
