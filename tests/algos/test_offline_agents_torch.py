@@ -34,6 +34,11 @@ def test_iql_clones():
     assert_told(iql.bc_loss(policy, tensors(batch), chosen), -density, told)
 
 
+def ready(policy, b, chosen):
+    """With what IQL's terms share."""
+    return iql.prepare(policy, tensors(b), chosen)
+
+
 def test_iql_values():
     chosen = config(IQL(expectile=0.7))
     policy, b = made(chosen), transitions(chosen, True)
@@ -42,7 +47,7 @@ def test_iql_values():
     u = q(p, "target_critic", b.observations, b.actions).min(0) - values
     assert (u < 0).any() and (u > 0).any()
     value = expectile(u, u, 0.7).mean()
-    assert_told(iql.value_loss(policy, tensors(b), chosen), value, {"v": values.mean()})
+    assert_told(iql.value_loss(policy, ready(policy, b, chosen), chosen), value, {"v": values.mean()})
 
 
 def test_iql_critic():
@@ -52,7 +57,7 @@ def test_iql_critic():
     y = b.rewards + 0.9 * b.masks * v(p, "value", b.next_observations)
     values = q(p, "critic", b.observations, b.actions)
     value = ((values[0] - y) ** 2 + (values[1] - y) ** 2).mean()
-    assert_told(iql.critic_loss(policy, tensors(b), chosen), value, {"q": values.mean()})
+    assert_told(iql.critic_loss(policy, ready(policy, b, chosen), chosen), value, {"q": values.mean()})
 
 
 @pytest.mark.parametrize("alpha", [3.0, 100.0])
@@ -67,7 +72,7 @@ def test_iql_regression(alpha):
     mu = mean(p, "actor", b.observations)
     density = log_prob(mu, b.actions)
     told = {"advantage": advantage.mean(), "log_prob": density.mean(), "mse": ((mu - b.actions) ** 2).mean()}
-    assert_told(iql.actor_loss(policy, tensors(b), chosen), -(weight * density).mean(), told)
+    assert_told(iql.actor_loss(policy, ready(policy, b, chosen), chosen), -(weight * density).mean(), told)
 
 
 @pytest.mark.parametrize("const_std", [True, False])
@@ -81,7 +86,7 @@ def test_iql_by_the_gradient_of_its_critic(const_std):
     density = log_prob(mu, b.actions, log_std).mean()
     value = -values.mean() / np.abs(values).mean() - 0.5 * density
     told = {"q": values.mean(), "log_prob": density, "mse": ((mu - b.actions) ** 2).mean()}
-    assert_told(iql.actor_loss(policy, tensors(b), chosen), value, told)
+    assert_told(iql.actor_loss(policy, ready(policy, b, chosen), chosen), value, told)
 
 
 def test_rebrac_clones_by_the_density_of_a_squashed_action():

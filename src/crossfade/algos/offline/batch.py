@@ -39,6 +39,8 @@ class Batch(NamedTuple):
     """(latent,): the task as an agent of latents has inferred it, in fine-tuning."""
     latents: Any = None
     """(batch, latent): the latent of each transition; the agent's `prepare` fills it in."""
+    shared: Any = None
+    """{name: array}: what several terms read, computed once and with its gradients; `prepare` fills it in."""
     bounds: Any = None
     """(2, observation): least and greatest number of each dimension in the data."""
     full: Any = None

@@ -23,14 +23,17 @@ from ..terms_jax import (
 
 
 def prepare(modules: Modules, batch: Batch, config: OfflineConfig) -> Batch:
-    """The batch with the latents of its rows."""
+    """The batch with the latents z of its rows; in pre-training B^(s'), in fine-tuning Q(s, z, a) and V(s, z)."""
     if batch.phase == "finetuning":
-        return batch._replace(latents=jnp.broadcast_to(batch.latent, (len(batch.actions), len(batch.latent))))
+        latents = jnp.broadcast_to(batch.latent, (len(batch.actions), len(batch.latent)))
+        q = modules["critic"](batch.observations, latents, batch.actions)
+        return batch._replace(latents=latents, shared={"q": q, "v": modules["value"](batch.observations, latents)})
     normal = on_sphere(batch.noise["latent"])
     goals = stop_gradient(on_sphere(modules["backward_repr"](batch.observations)))[batch.noise["order"]]
     chosen = jnp.broadcast_to((batch.noise["mix"] < config.agent.latent_mix)[:, None], normal.shape)
     pair = (normal, goals) if config.has("latent_mix") else (goals, normal)
-    return batch._replace(latents=jnp.where(chosen, *pair))
+    backward = on_sphere(modules["backward_repr"](batch.next_observations))
+    return batch._replace(latents=jnp.where(chosen, *pair), shared={"backward": backward})
 
 
 def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
@@ -40,9 +43,7 @@ def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Sc
     next_f = modules["target_forward_repr"](next_s, z, next_actions)
     next_m = _products(next_f, on_sphere(modules["target_backward_repr"](next_s)))
     next_m = stop_gradient(aggregate(next_m, config.agent.aggregation(config.spec)))
-    m = _products(
-        modules["forward_repr"](batch.observations, z, batch.actions), on_sphere(modules["backward_repr"](next_s))
-    )
+    m = _products(modules["forward_repr"](batch.observations, z, batch.actions), batch.shared["backward"])
     error = jnp.square(m - config.gamma * jnp.broadcast_to(next_m, m.shape))
     off = _off_diagonal_sum(error).mean() / (len(z) - 1)
     diagonal = jnp.diagonal(m, axis1=1, axis2=2).mean()
@@ -51,8 +52,7 @@ def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Sc
 
 def ortho_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """orthonormal mean_i (-2 C_ii + sum_{j != i} C_ij^2 / (n - 1)), C = B^(s') B^(s')^T."""
-    b = on_sphere(modules["backward_repr"](batch.next_observations))
-    c = b @ b.T
+    c = batch.shared["backward"] @ batch.shared["backward"].T
     value = (_off_diagonal_sum(jnp.square(c)) / (len(c) - 1) - 2 * jnp.diagonal(c)).mean()
     return config.agent.orthonormal * value, {}
 
@@ -72,13 +72,13 @@ def fb_actor_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tupl
 def value_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's value loss, given the latent."""
     q = aggregate(modules["target_critic"](batch.observations, batch.latents, batch.actions), "min")
-    v = modules["value"](batch.observations, batch.latents)
+    v = batch.shared["v"]
     return iql_value_loss(q, v, config.agent.expectile), {"v": v.mean()}
 
 
 def critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's critic loss, given the latent."""
-    q = modules["critic"](batch.observations, batch.latents, batch.actions)
+    q = batch.shared["q"]
     next_v = modules["value"](batch.next_observations, batch.latents)
     return iql_critic_loss(q, batch.rewards + config.gamma * batch.masks * next_v), {"q": q.mean()}
 
@@ -86,8 +86,7 @@ def critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[
 def awr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's actor loss (awr), given the latent."""
     distribution = modules["actor"](batch.observations, batch.latents)
-    q = aggregate(frozen(modules["critic"])(batch.observations, batch.latents, batch.actions), "min")
-    advantage = q - frozen(modules["value"])(batch.observations, batch.latents)
+    advantage = stop_gradient(aggregate(batch.shared["q"], "min") - batch.shared["v"])
     value = awr(advantage, distribution.log_prob(batch.actions), config.agent.alpha_awr)
     return value, {"advantage": advantage.mean(), **clone_loss(distribution, batch.actions)[1]}
 

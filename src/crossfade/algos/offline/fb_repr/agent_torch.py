@@ -22,15 +22,19 @@ from ..terms_torch import (
 )
 
 
-@torch.no_grad()
 def prepare(modules: Modules, batch: Batch, config: OfflineConfig) -> Batch:
-    """The batch with the latents of its rows."""
+    """The batch with the latents z of its rows; in pre-training B^(s'), in fine-tuning Q(s, z, a) and V(s, z)."""
     if batch.phase == "finetuning":
-        return batch._replace(latents=batch.latent.expand(len(batch.rewards), -1))
+        latents = batch.latent.expand(len(batch.rewards), -1)
+        q = modules["critic"](batch.observations, latents, batch.actions)
+        return batch._replace(latents=latents, shared={"q": q, "v": modules["value"](batch.observations, latents)})
     chosen = batch.noise["mix"] < config.agent.latent_mix
     normal = chosen if config.has("latent_mix") else ~chosen
-    represented = _backward(modules["backward_repr"], batch.observations)[batch.noise["order"].long()]
-    return batch._replace(latents=torch.where(normal[:, None], on_sphere(batch.noise["latent"]), represented))
+    with torch.no_grad():
+        represented = _backward(modules["backward_repr"], batch.observations)[batch.noise["order"].long()]
+    latents = torch.where(normal[:, None], on_sphere(batch.noise["latent"]), represented)
+    backward = _backward(modules["backward_repr"], batch.next_observations)
+    return batch._replace(latents=latents, shared={"backward": backward})
 
 
 def act(
@@ -62,7 +66,7 @@ def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Sc
         m_bar = after @ _backward(modules["target_backward_repr"], batch.next_observations).T
         m_bar = aggregate(m_bar, config.agent.aggregation(config.spec))
     forward = modules["forward_repr"](batch.observations, batch.latents, batch.actions)
-    m = forward @ _backward(modules["backward_repr"], batch.next_observations).T
+    m = forward @ batch.shared["backward"].T
     diagonal = m.diagonal(dim1=1, dim2=2).mean()
     off_diagonal = _beside_diagonal((m - config.gamma * m_bar).square()).mean()
     value = off_diagonal + diagonal if old else 0.5 * off_diagonal - diagonal
@@ -71,8 +75,7 @@ def repr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Sc
 
 def ortho_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """orthonormal mean_i (-2 C_ii + sum_{j != i} C_ij^2 / (n - 1)), C = B^(s') B^(s')^T."""
-    backward = _backward(modules["backward_repr"], batch.next_observations)
-    c = backward @ backward.T
+    c = batch.shared["backward"] @ batch.shared["backward"].T
     return config.agent.orthonormal * (_beside_diagonal(c.square()) - 2 * c.diagonal()).mean(), {}
 
 
@@ -91,7 +94,7 @@ def value_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[S
     """IQL's value loss, given the latent."""
     with torch.no_grad():
         q = aggregate(modules["target_critic"](batch.observations, batch.latents, batch.actions), "min")
-    v = modules["value"](batch.observations, batch.latents)
+    v = batch.shared["v"]
     return iql_value_loss(q, v, config.agent.expectile), {"v": v.mean()}
 
 
@@ -99,16 +102,14 @@ def critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[
     """IQL's critic loss, given the latent."""
     with torch.no_grad():
         y = batch.rewards + config.gamma * batch.masks * modules["value"](batch.next_observations, batch.latents)
-    q = modules["critic"](batch.observations, batch.latents, batch.actions)
+    q = batch.shared["q"]
     return iql_critic_loss(q, y), {"q": q.mean()}
 
 
 def awr_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's actor loss (awr), given the latent."""
     distribution = modules["actor"](batch.observations, batch.latents)
-    with torch.no_grad():
-        q = aggregate(modules["critic"](batch.observations, batch.latents, batch.actions), "min")
-        advantage = q - modules["value"](batch.observations, batch.latents)
+    advantage = aggregate(batch.shared["q"].detach(), "min") - batch.shared["v"].detach()
     value = weighted_regression(advantage, distribution.log_prob(batch.actions), config.agent.alpha_awr)
     return value, {"advantage": advantage.mean(), **clone_loss(distribution, batch.actions)[1]}
 

@@ -23,12 +23,15 @@ from ..terms_jax import (
 
 
 def prepare(modules: Modules, batch: Batch, config: OfflineConfig) -> Batch:
-    """The batch with the latents of its rows and, in pre-training, the rewards of their directions."""
+    """The batch with the latents z of its rows, Q(s, z, a) and V(s, z), in pre-training the rewards of directions."""
     if batch.phase == "finetuning":
-        return batch._replace(latents=jnp.broadcast_to(batch.latent, (len(batch.actions), len(batch.latent))))
-    latents = on_sphere(batch.noise["latent"])
-    moves = _moves(modules, batch.observations, batch.next_observations, config)
-    return batch._replace(latents=latents, rewards=(moves * latents).sum(-1))
+        batch = batch._replace(latents=jnp.broadcast_to(batch.latent, (len(batch.actions), len(batch.latent))))
+    else:
+        latents = on_sphere(batch.noise["latent"])
+        moves = _moves(modules, batch.observations, batch.next_observations, config)
+        batch = batch._replace(latents=latents, rewards=(moves * latents).sum(-1))
+    q = modules["skill_critic"](batch.observations, batch.latents, batch.actions)
+    return batch._replace(shared={"q": q, "v": modules["skill_value"](batch.observations, batch.latents)})
 
 
 def metric_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
@@ -49,13 +52,13 @@ def metric_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[
 def skill_value_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's value loss, given the latent."""
     q = aggregate(modules["target_skill_critic"](batch.observations, batch.latents, batch.actions), "min")
-    v = modules["skill_value"](batch.observations, batch.latents)
+    v = batch.shared["v"]
     return iql_value_loss(q, v, config.agent.expectile), {"v": v.mean()}
 
 
 def skill_critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's critic loss, given the latent."""
-    q = modules["skill_critic"](batch.observations, batch.latents, batch.actions)
+    q = batch.shared["q"]
     next_v = modules["skill_value"](batch.next_observations, batch.latents)
     return iql_critic_loss(q, batch.rewards + config.gamma * batch.masks * next_v), {"q": q.mean()}
 
@@ -63,8 +66,7 @@ def skill_critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> 
 def skill_actor_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's actor loss (awr), given the latent."""
     distribution = modules["skill_actor"](batch.observations, batch.latents)
-    q = aggregate(frozen(modules["skill_critic"])(batch.observations, batch.latents, batch.actions), "min")
-    advantage = q - frozen(modules["skill_value"])(batch.observations, batch.latents)
+    advantage = stop_gradient(aggregate(batch.shared["q"], "min") - batch.shared["v"])
     value = awr_loss(advantage, distribution.log_prob(batch.actions), config.agent.alpha)
     return value, {"advantage": advantage.mean(), **clone_loss(distribution, batch.actions)[1]}
 

@@ -23,14 +23,17 @@ from ..terms_torch import (
 )
 
 
-@torch.no_grad()
 def prepare(modules: Modules, batch: Batch, config: OfflineConfig) -> Batch:
-    """The batch with the latents of its rows and, in pre-training, the rewards of their directions."""
+    """The batch with the latents z of its rows, Q(s, z, a) and V(s, z), in pre-training the rewards of directions."""
     if batch.phase == "finetuning":
-        return batch._replace(latents=batch.latent.expand(len(batch.rewards), -1))
-    latents = on_sphere(batch.noise["latent"])
-    directions = _directions(modules, batch.observations, batch.next_observations, config)
-    return batch._replace(latents=latents, rewards=(directions * latents).sum(-1))
+        batch = batch._replace(latents=batch.latent.expand(len(batch.rewards), -1))
+    else:
+        latents = on_sphere(batch.noise["latent"])
+        with torch.no_grad():
+            directions = _directions(modules, batch.observations, batch.next_observations, config)
+        batch = batch._replace(latents=latents, rewards=(directions * latents).sum(-1))
+    q = modules["skill_critic"](batch.observations, batch.latents, batch.actions)
+    return batch._replace(shared={"q": q, "v": modules["skill_value"](batch.observations, batch.latents)})
 
 
 def act(
@@ -75,7 +78,7 @@ def skill_value_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> t
     """IQL's value loss, given the latent."""
     with torch.no_grad():
         q = aggregate(modules["target_skill_critic"](batch.observations, batch.latents, batch.actions), "min")
-    v = modules["skill_value"](batch.observations, batch.latents)
+    v = batch.shared["v"]
     return iql_value_loss(q, v, config.agent.expectile), {"v": v.mean()}
 
 
@@ -83,16 +86,14 @@ def skill_critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> 
     """IQL's critic loss, given the latent."""
     with torch.no_grad():
         y = batch.rewards + config.gamma * batch.masks * modules["skill_value"](batch.next_observations, batch.latents)
-    q = modules["skill_critic"](batch.observations, batch.latents, batch.actions)
+    q = batch.shared["q"]
     return iql_critic_loss(q, y), {"q": q.mean()}
 
 
 def skill_actor_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[Scalar, Info]:
     """IQL's actor loss (awr), given the latent."""
     distribution = modules["skill_actor"](batch.observations, batch.latents)
-    with torch.no_grad():
-        q = aggregate(modules["skill_critic"](batch.observations, batch.latents, batch.actions), "min")
-        advantage = q - modules["skill_value"](batch.observations, batch.latents)
+    advantage = aggregate(batch.shared["q"].detach(), "min") - batch.shared["v"].detach()
     value = awr_loss(advantage, distribution.log_prob(batch.actions), config.agent.alpha)
     return value, {"advantage": advantage.mean(), **clone_loss(distribution, batch.actions)[1]}
 

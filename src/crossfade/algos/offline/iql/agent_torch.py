@@ -22,8 +22,11 @@ from ..terms_torch import (
 
 
 def prepare(modules: Modules, batch: Batch, config: OfflineConfig) -> Batch:
-    """The batch as it is."""
-    return batch
+    """The batch with Q(s, a) and V(s), in fine-tuning."""
+    if batch.phase == "pretraining":
+        return batch
+    q, v = modules["critic"](batch.observations, batch.actions), modules["value"](batch.observations)
+    return batch._replace(shared={"q": q, "v": v})
 
 
 def act(
@@ -42,7 +45,7 @@ def value_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[S
     """mean L_k(q - V(s), q - V(s)), q = min_e Qbar_e(s, a)."""
     with torch.no_grad():
         q = aggregate(modules["target_critic"](batch.observations, batch.actions), "min")
-    v = modules["value"](batch.observations)
+    v = batch.shared["v"]
     return iql_value_loss(q, v, config.agent.expectile), {"v": v.mean()}
 
 
@@ -50,7 +53,7 @@ def critic_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[
     """mean sum_e (Q_e(s, a) - y)^2, y = r + gamma m V(s')."""
     with torch.no_grad():
         y = batch.rewards + config.gamma * batch.masks * modules["value"](batch.next_observations)
-    q = modules["critic"](batch.observations, batch.actions)
+    q = batch.shared["q"]
     return iql_critic_loss(q, y), {"q": q.mean()}
 
 
@@ -59,9 +62,7 @@ def actor_loss(modules: Modules, batch: Batch, config: OfflineConfig) -> tuple[S
     agent, distribution = config.agent, modules["actor"](batch.observations)
     cloning, info = clone_loss(distribution, batch.actions)
     if agent.actor_loss == "awr":
-        with torch.no_grad():
-            q = aggregate(modules["critic"](batch.observations, batch.actions), "min")
-            advantage = q - modules["value"](batch.observations)
+        advantage = aggregate(batch.shared["q"].detach(), "min") - batch.shared["v"].detach()
         value = awr_loss(advantage, distribution.log_prob(batch.actions), agent.alpha)
         return value, {"advantage": advantage.mean(), **info}
     actions = policy_action(distribution, (batch.noise or {}).get("action"))
