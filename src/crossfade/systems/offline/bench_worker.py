@@ -104,18 +104,22 @@ class Relabelling:
         import jax
         import jax.numpy as jnp
 
+        from ...algos.offline import train_jax
         from ...algos.offline.data import draws_jax, sampling_jax
 
-        def one(update: Any, there: Any) -> Any:
-            key = jax.random.fold_in(jax.random.key(0), update)
-            choice = draws_jax.draw(key, there.data.steps, sizes, "finetuning", config)
-            return sampling_jax.sample(there, choice, config)
+        key = jax.random.key(0)
+
+        def one(update: Any, at: Any, there: Any) -> Any:
+            choice = draws_jax.draw(jax.random.fold_in(key, update), there.data.steps, sizes, "finetuning", config)
+            return sampling_jax.read(there, at, choice, config)
 
         @jax.jit
         def program(first: Any, there: Any) -> Any:
             updates = first + jnp.arange(batches, dtype=jnp.int32)
-            start = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), jax.eval_shape(one, first, there))
-            return jax.lax.scan(lambda _, update: (one(update, there), None), start, updates)[0]
+            at = train_jax.planned(there, key, updates, sizes, "finetuning", config)
+            shapes = jax.eval_shape(one, first, jax.tree.map(lambda rows: rows[0], at), there)
+            start = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
+            return jax.lax.scan(lambda _, x: (one(*x, there), None), start, (updates, at))[0]
 
         there = jax.device_put(source)
         return lambda update: jax.block_until_ready(program(update, there))

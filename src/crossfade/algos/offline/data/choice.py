@@ -51,6 +51,14 @@ class Choice(NamedTuple):
     """{name: array}: what the agent declares (`Agent.draws`)."""
 
 
+class Places(NamedTuple):
+    """The rows of the data that an update reads, (batch,) int32 each; None where the agent has no such goals."""
+
+    rows: Any
+    value_goals: Any
+    actor_goals: Any
+
+
 class Augmentation(NamedTuple):
     """How images are augmented."""
 

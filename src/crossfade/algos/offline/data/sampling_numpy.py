@@ -6,7 +6,7 @@ from jaxtyping import Int32, Shaped
 from ..agent import Goals
 from ..batch import Batch
 from ..config import OfflineConfig
-from .choice import PAD, Choice, GoalNumbers, trajectory_probability
+from .choice import PAD, Choice, GoalNumbers, Places, trajectory_probability
 from .source import Source
 
 Rows = Int32[np.ndarray, " batch"]
@@ -14,21 +14,30 @@ Rows = Int32[np.ndarray, " batch"]
 
 def sample(source: Source, choice: Choice, config: OfflineConfig) -> Batch:
     """The batch of an update. Whether it is a full one, the latent and what a model imagines are for others to add."""
+    return read(source, places(source, choice, config), choice, config)
+
+
+def places(source: Source, choice: Choice, config: OfflineConfig) -> Places:
+    """The rows that the batch is read from."""
     agent, rows = config.agent, chosen(source, choice.rows)
-    batch = transitions(source, rows, config)
-    if agent.value_goals is not None:
-        goals = goal_rows(source, rows, choice.value_goals, agent.value_goals, config)
-        at_goal = (goals == rows).astype(config.dtype)
+    goals = lambda numbers, law: None if law is None else goal_rows(source, rows, numbers, law, config)
+    return Places(rows, goals(choice.value_goals, agent.value_goals), goals(choice.actor_goals, agent.actor_goals))
+
+
+def read(source: Source, at: Places, choice: Choice, config: OfflineConfig) -> Batch:
+    """The batch of these rows, with the noise of the update."""
+    batch = transitions(source, at.rows, config)
+    if at.value_goals is not None:
+        at_goal = (at.value_goals == at.rows).astype(config.dtype)
         batch = batch._replace(
-            value_goals=observations(source, goals, config),
+            value_goals=observations(source, at.value_goals, config),
             relabeled_rewards=at_goal - at_goal.dtype.type(config.gc_negative),
             relabeled_masks=1 - at_goal,
         )
-    if agent.actor_goals is not None:
-        goals = goal_rows(source, rows, choice.actor_goals, agent.actor_goals, config)
-        batch = batch._replace(actor_goals=observations(source, goals, config))
+    if at.actor_goals is not None:
+        batch = batch._replace(actor_goals=observations(source, at.actor_goals, config))
     batch = _augmented(batch, choice, config)
-    return batch._replace(noise=choice.noise, bounds=source.bounds if agent.bounded else None)
+    return batch._replace(noise=choice.noise, bounds=source.bounds if config.agent.bounded else None)
 
 
 def chosen(source: Source, steps: Int32[np.ndarray, "*n"]) -> Int32[np.ndarray, "*n"]:
