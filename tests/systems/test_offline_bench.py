@@ -38,8 +38,9 @@ from crossfade.systems.offline.bench import (
 from crossfade.systems.offline.bench_worker import Relabelling, Seeds, Updates, draw_natively
 from default_run import few
 
-AGAIN = {"iql": 1.23, "fb_repr": 1.27, "hilp": 1.27}
-"""Agents whose actor computes once more what value and critic have computed."""
+MORE = {"fb_repr": 1.08, "hilp": 1.11}
+"""FB's actor has the gradient of all that F reads and needs that of actions; HILP's phi at s is traced twice, which the
+compiler computes once."""
 TINY = ["hidden=8", "encoder_hidden=8", "batch_size=8"]
 
 
@@ -122,7 +123,7 @@ def test_the_program_multiplies_about_as_much_as_is_counted(agent, phase):
     next values and HILP's second direction are of no use and not counted."""
     config = configured(agent, phase, ["hidden=48,48", "encoder_hidden=48,48", "batch_size=32"])
     needed = operations.flops(config, phase, OBSERVATION, ACTION)
-    assert 0.99 < products_of(config, phase) / needed < AGAIN.get(agent, 1.07)
+    assert 0.99 < products_of(config, phase) / needed < MORE.get(agent, 1.07)
 
 
 def products_of(config, phase) -> int:
