@@ -91,6 +91,7 @@ def test_every_setting_goes_to_brax_or_is_refused(brax_jax):
     assert {field.name for field in fields(RobotConfig)} - read - bound - elsewhere == set()
 
 
+@pytest.mark.slow
 def test_a_run_by_brax_is_logged_kept_and_judged_as_any(tmp_path, capsys):
     words = ["n_envs=8", "n_steps=4", "minibatches=2", "epochs=1", "hidden=8", "layers=1", "eval_episodes=2"]
     words += ["env.limit=20", "env.substeps=1", "steps=3", "chunk=2", "log_every=1", "trainer=brax"]
