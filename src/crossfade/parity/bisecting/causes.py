@@ -112,6 +112,7 @@ def usual_causes(call: Call) -> Iterator[Cause]:
     for kind, text, change in LAYERS.get(call.name, lambda call: ())(call):
         yield Cause(kind, text, change)
     if call.name.rstrip("_") in {name.split(" ")[0] for name in ACTIVATIONS}:
+        yield from _left_out(call)
         yield from _activations(call)
     small = any(isinstance(a, float) and 0 < a <= 1e-2 for a in call.args)
     yield from _numbers(call) if small else ()  # an epsilon is more likely another than left out

@@ -240,9 +240,10 @@ class Search:
             return "sign", compared
         if " times torch" in compared:
             return self._constant(guilty) or ("factor", compared)
-        if (words := self._paired().left_out(guilty)) != "":
-            return "left out", f"left out in JAX: {words}"
-        if (words := self._paired().operands_apart(guilty)) != "":
+        words = self._paired().operands_apart(guilty)
+        if not words.startswith("JAX reads") and (missing := self._paired().left_out(guilty)):
+            return "left out", f"left out in JAX: {missing}"
+        if words:
             return "operand", f"other operands: {words}"
         if " plus " in compared:
             return "constant", compared

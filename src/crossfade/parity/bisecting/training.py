@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...bridge.source_lines import is_users
+from ...bridge.source_lines import is_search, is_users
 from ..side_torch import Quantities, make_optimizer
 from ..twin import Twin
 from .trial import Trial
@@ -285,9 +285,10 @@ def _norms(trial: Trial, lines: list[str]) -> list[float]:
         norm = _norm(_grads(list(parameters)))
         norms.append(float(norm))
         frame = sys._getframe(1)
-        while frame is not None and not is_users(frame.f_code.co_filename):
+        while frame is not None and not is_users(frame.f_code.co_filename) and not is_search(frame.f_code.co_filename):
             frame = frame.f_back
-        lines.extend([] if frame is None else [f"{frame.f_code.co_filename}:{frame.f_lineno}"])
+        if frame is not None and is_users(frame.f_code.co_filename):
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
         return norm
 
     with patch.object(nn.utils, "clip_grad_norm_", see):

@@ -160,7 +160,8 @@ class Values:
                     continue
                 _, side = done
                 after = [p for own in readers if (p := side.watch.points.get(own.number)) is not None]
-                if any(_is_telling(p.value) and self.jax_index.find(p.value) for p in after):
+                numbers = self.trial.level == "loss"  # terms of a loss are single numbers
+                if any(_is_telling(p.value, numbers) and self.jax_index.find(p.value) for p in after):
                     return Guilty(call, point, candidate, False)
         return None
 
@@ -265,8 +266,8 @@ class Values:
         return self.jax_points[near[0][1]] if near else None
 
 
-def _is_telling(value: np.ndarray) -> bool:
-    """Whether equal numbers are hardly by chance."""
+def _is_telling(value: np.ndarray, numbers: bool) -> bool:
+    """Whether equal numbers are hardly by chance; `numbers`: a single one may be."""
     if value.dtype.kind != "f":
         return False
-    return bool(np.ptp(value) > 0) if value.size > 1 else float(value.flat[0]) not in (0.0, 1.0)
+    return bool(np.ptp(value) > 0) if value.size > 1 else numbers and float(value.flat[0]) not in (0.0, 1.0)

@@ -116,7 +116,8 @@ class _Search:
         if kind:
             return told
         deeper = self._by_equations(SMALL)
-        return deeper if deeper.kind else told
+        same = deeper.jax is not None and deeper.jax.where == theirs.where
+        return deeper if deeper.kind and same else told
 
     def _said(self, parted: Parting) -> tuple[str, str]:
         ours, theirs, maker = parted.ours.value, parted.theirs.value, parted.maker
