@@ -223,7 +223,7 @@ def test_no_concatenation_in_the_compiled_step(x64):
     step = Step(net, optimizer, jax_loss, mapping, verify=False, clip_norm=0.5)
     step(batches(1)[0])
     live = step._live
-    arguments = live.arguments(optimizer.param_groups), live.intake(batches(1)[0])
-    program = live.compiled["step"].lower(*arguments[0], arguments[1]).compile()
+    arguments = live.arguments(optimizer.param_groups, batches(1)[0])
+    program = live.compiled["step"].lower(*arguments).compile()
     assert "dynamic-update-slice(" in program.as_text()
     assert "concatenate(" not in program.as_text()

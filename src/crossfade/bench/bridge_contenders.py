@@ -1,7 +1,8 @@
 """Nine ways to make one Adam step on the same tanh network with the same batches.
 
 Each contender is a function that learns from the next batch (or the next 32) and ends with the loss on the host.
-torch's get their batches as tensors, JAX's as NumPy arrays: what a buffer written in that framework would hand them.
+torch's and `accelerate`, whose user stays in torch, get their batches as tensors, JAX's and `Step` as NumPy arrays: what
+a buffer written in that framework would hand them.
 """
 
 import shutil
@@ -155,11 +156,11 @@ class Contenders:
         return run
 
     def step(self, imported: bool = False) -> Callable[[], float]:
-        step, batches = self._bridge(imported), self._arrays(1)
+        step, batches = self._bridge(imported), self._tensors(1) if imported else self._arrays(1)
         return lambda: step(next(batches)).item()
 
     def epoch(self, imported: bool = False) -> Callable[[], float]:
-        step, batches = self._bridge(imported), self._arrays(EPOCH)
+        step, batches = self._bridge(imported), self._tensors(EPOCH) if imported else self._arrays(EPOCH)
         return lambda: step.epoch(next(batches))[-1].item()
 
     def _bridge(self, imported: bool) -> Step:
@@ -187,13 +188,17 @@ class Contenders:
         torch.manual_seed(0)
         return TorchNet(self.sizes)
 
-    def _tensors(self) -> Iterator[dict[str, torch.Tensor]]:
-        return cycle([{k: torch.from_numpy(v[i].copy()) for k, v in self.pool.items()} for i in range(POOL)])
+    def _tensors(self, count: int = 1) -> Iterator[dict[str, torch.Tensor]]:
+        return cycle([{k: torch.from_numpy(v.copy()) for k, v in batch.items()} for batch in self._batches(count)])
 
     def _arrays(self, count: int) -> Iterator[dict[str, np.ndarray]]:
+        return cycle(self._batches(count))
+
+    def _batches(self, count: int) -> list[dict[str, np.ndarray]]:
+        """Single minibatches, or several along a leading axis."""
         if count == 1:
-            return cycle([{k: v[i] for k, v in self.pool.items()} for i in range(POOL)])
-        return cycle([{k: v[i : i + count] for k, v in self.pool.items()} for i in range(0, POOL, count)])
+            return [{k: v[i] for k, v in self.pool.items()} for i in range(POOL)]
+        return [{k: v[i : i + count] for k, v in self.pool.items()} for i in range(0, POOL, count)]
 
 
 class Unavailable(Exception):

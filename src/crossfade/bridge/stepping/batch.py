@@ -3,9 +3,9 @@
 That is the safe way and the quick one: a NumPy argument, a device array or DLPack cost several times as much per array.
 """
 
-from collections import deque
-from itertools import repeat
-from operator import attrgetter, setitem
+from collections.abc import Callable, Sequence
+from ctypes import memmove
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import jax
@@ -21,7 +21,8 @@ from .memory import memory, window
 FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python frames
 STAGES = 8  # batch shapes for which memory is kept
 
-_FORM = attrgetter("shape", "dtype")
+_FORM, _ARRAY = attrgetter("shape", "dtype"), attrgetter("__class__", "shape", "dtype")
+_TENSOR = attrgetter("__class__", "shape", "dtype", "is_cpu")
 
 
 class Intake:
@@ -32,31 +33,38 @@ class Intake:
 
     def __init__(self, first: PyTree):
         leaves, self.structure = FLATTEN(first)
-        paths = jax.tree_util.tree_flatten_with_path(first)[0]
-        self._names = [f"batch{jax.tree_util.keystr(path)}" for path, _ in paths]
+        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(first)[0]]
+        self._names = [f"batch{jax.tree_util.keystr(path)}" for path in paths]
         views = list(map(_view, leaves))
         self._dtypes = [view.dtype for view in views]
         self._narrow = [_narrow(name, view) for name, view in zip(self._names, views, strict=True)]
+        self._type, self._size, self._pick = _picking(first, paths)
+        tensors = bool(leaves) and all(type(leaf) is torch.Tensor and leaf.is_cpu for leaf in leaves)
+        self._torch_dtypes = [leaf.dtype for leaf in leaves] if tensors else None
         self._stages: dict[tuple, tuple] = {}
         self._stage(views)
 
     def __call__(self, batch: PyTree) -> list[Any]:
         """The arrays of a batch as arguments of the next program."""
+        if type(batch) is self._type and len(batch) == self._size:  # most often it is like the last one
+            leaves: Any = ()
+            try:
+                leaves = self._pick(batch)
+                if self._torch_dtypes is None:
+                    alike = list(map(_ARRAY, leaves)) == self._kind
+                else:
+                    alike = list(map(_TENSOR, leaves)) == self._kind and all(map(torch.Tensor.is_contiguous, leaves))
+            except (AttributeError, KeyError, RuntimeError):  # a number, another name, a sparse tensor
+                alike = False
+            if alike:
+                return self._copied(leaves) if self._torch_dtypes is None else self._moved(leaves)
         leaves, structure = FLATTEN(batch)
         if structure != self.structure:
             raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
-        try:
-            as_they_are = self._plain and list(map(_FORM, leaves)) == self._form
-        except AttributeError:  # a Python number has no shape
-            as_they_are = False
-        if not as_they_are:
-            leaves = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
-            if list(map(_FORM, leaves)) != self._form:
-                self._stage(leaves)
-            if not self._plain:
-                return self._one_by_one(leaves)
-        deque(map(setitem, self._targets, repeat(...), leaves), maxlen=0)
-        return self._arguments
+        views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
+        if list(map(_FORM, views)) != self._form:
+            self._stage(views)
+        return self._copied(views)
 
     def copies(self, batch: PyTree) -> PyTree:
         """A batch as private NumPy copies; JAX arrays, which nobody can overwrite, stay as they are."""
@@ -78,18 +86,44 @@ class Intake:
                 None if jaxs else memory(v.shape, _jax_dtype(v.dtype)) for v, jaxs in zip(views, given, strict=True)
             ]
             arguments = [None if target is None else window(target) for target in targets]
+            form = list(map(_FORM, views))
             plain = not any(given) and not any(self._narrow)
-            self._stages[shapes] = shapes, list(map(_FORM, views)), targets, arguments, plain
-        self.shapes, self._form, self._targets, self._arguments, self._plain = self._stages[shapes]
+            whole = plain and all(view.size > 1 for view in views)  # a single number may be a view that negates
+            rooms = [(target.ctypes.data, target.nbytes) for target in targets] if whole else None
+            self._stages[shapes] = shapes, form, self._kinds(form, given), targets, arguments, plain, rooms
+        prepared = self._stages[shapes]
+        self.shapes, self._form, self._kind, self._targets, self._arguments, self._plain, self._rooms = prepared
 
-    def _one_by_one(self, views: list[Any]) -> list[Any]:
+    def _kinds(self, form: list[tuple[Any, Any]], given: list[bool]) -> list[tuple]:
+        """What the arrays of a batch are, if they are as those of the first were."""
+        if self._torch_dtypes is not None:
+            dtypes = zip(form, self._torch_dtypes, strict=True)
+            return [(torch.Tensor, shape, dtype, True) for (shape, _), dtype in dtypes]
+        return [] if any(given) else [(np.ndarray, *one) for one in form]
+
+    def _moved(self, leaves: Sequence[torch.Tensor]) -> list[Any]:
+        """Copies tensors of the shapes that are prepared for, each in one piece."""
+        if self._rooms is None:
+            return self._copied(list(map(_view, leaves)))
+        for leaf, (address, size) in zip(leaves, self._rooms, strict=True):
+            memmove(address, leaf.data_ptr(), size)
+        return self._arguments
+
+    def _copied(self, views: Sequence[Any]) -> list[Any]:
+        """Copies arrays of the shapes that are prepared for."""
+        if self._plain:
+            for target, view in zip(self._targets, views, strict=True):
+                target[...] = view
+            return self._arguments
         arguments = []
         for view, name, target, argument in zip(views, self._narrow, self._targets, self._arguments, strict=True):
             if target is None:  # JAX's own, which nobody can overwrite
                 arguments.append(view)
-            else:
-                target[...] = narrowed(view, name) if name else view
-                arguments.append(argument)
+                continue
+            target[...] = view
+            if name and not (target == view).all():
+                narrowed(view, name)  # says what does not fit
+            arguments.append(argument)
         return arguments
 
 
@@ -127,6 +161,16 @@ def stack(batches: list[PyTree]) -> PyTree:
         raise UsageError("expected at least one batch, got an empty list.")
     columns = zip(*(leaves for leaves, _ in flat), strict=True)
     return shapes[0][0].unflatten([np.stack([np.asarray(_view(leaf)) for leaf in column]) for column in columns])
+
+
+def _picking(first: PyTree, paths: list[tuple]) -> tuple[Any, int, Callable[[Any], Any]]:
+    """Type and size of a dict, tuple or list of arrays, and how to get these in JAX's order; no type for other trees."""
+    flat = isinstance(first, dict | tuple | list) and len(first) == len(paths) and all(len(p) == 1 for p in paths)
+    if flat and type(first) is dict and len(first) > 1:
+        return dict, len(first), itemgetter(*(path[0].key for path in paths))
+    if flat and type(first) in (tuple, list):
+        return type(first), len(first), list
+    return None, 0, list
 
 
 def _view(leaf: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ...errors import MappingError, TransferError
 from ..mapping import Mapping
 
 _PARAMS, _REQUIRES_GRAD, _TRAINING = itemgetter("params"), attrgetter("requires_grad"), attrgetter("training")
+_END = (object(),)
 
 
 class Layout:
@@ -20,10 +21,10 @@ class Layout:
 
     def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer):
         parts = list(module.modules())
+        homes: list[dict[str, Any]] = [home for part in parts for home in (part._parameters, part._modules)]
         self._optimizer = optimizer
-        self._homes = [home for part in parts for home in (part._parameters, part._modules)]
-        self._held = list(self._things())  # held, so that nothing else can get their addresses
-        self._ids = list(map(id, self._held))
+        self._homes, self._empty = [home for home in homes if home], [home for home in homes if not home]
+        self._held = list(self._things())
         self._sizes = self._group_sizes()
         self._owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self._flags = list(map(_REQUIRES_GRAD, self._owned))
@@ -34,14 +35,15 @@ class Layout:
         """Whether no part was added, removed, replaced, frozen or unfrozen, and none changed between train and eval."""
         return (
             list(map(_REQUIRES_GRAD, self._owned)) == self._flags
-            and list(map(id, self._things())) == self._ids
+            and all(map(is_, self._things(), self._held))
+            and not any(self._empty)
             and self._group_sizes() == self._sizes
             and list(map(_TRAINING, self._moody)) == self._modes
         )
 
     def _things(self) -> Iterator[Any]:
-        """Parameters and parts of the module, and the optimiser's parameters."""
-        return chain(*map(dict.values, self._homes), *map(_PARAMS, self._optimizer.param_groups))
+        """Parameters and parts of the module, the optimiser's parameters, and an end, so that longer is not alike."""
+        return chain(*map(dict.values, self._homes), *map(_PARAMS, self._optimizer.param_groups), _END)
 
     def _group_sizes(self) -> list[int]:
         return list(map(len, map(_PARAMS, self._optimizer.param_groups)))

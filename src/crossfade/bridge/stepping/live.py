@@ -4,10 +4,12 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
+from math import prod
 from operator import itemgetter, setitem
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from jaxtyping import PyTree
@@ -21,12 +23,13 @@ from ..optimizers.state_torch import OWN
 from ..transfer import numpy_to_jax, tensor_to_numpy
 from .batch import Intake, Numbers, x64
 from .layout import Layout, has_statistics, tensors
-from .memory import FixedMemory, TrainedMemory
+from .memory import FixedMemory, TrainedMemory, cores
 from .moments import LiveMoments, read_optimizer
 from .program import Group, Named, Program, idle
 from .proof import Row, prove
 from .reads import Reads
 
+LARGE = 4096  # elements of a parameter, on average, from which the program has each apart
 VARIABLE = (*OWN, "lr", "initial_lr")  # in a group of OptimizerState, what is no constant of the program
 
 
@@ -61,6 +64,8 @@ class Live:
     norms: list[Any]  # layers that count their batches
     wide: bool  # float64
     steps: list[int] = field(default_factory=list)  # updates so far, by group, as torch counts them
+    started_from: list[Any] = field(default_factory=list)  # the moments that the last step was given
+    spare: list[Any] | None = None  # moments of before, whose memory the next step may write to
     compiled: dict[str, Callable] = field(default_factory=dict)  # "step" and "epoch"
     compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
     shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
@@ -88,9 +93,13 @@ class Live:
                 "step is open. Close the step, change it, and open a new one."
             )
         self.program = program.with_hyper(hypers)
-        # Nothing is donated: a program that fails or is interrupted leaves everything as it was.
+        # Nothing is donated but what nobody needs: a program that fails or is interrupted leaves everything as it was.
         self.compiled = {
-            kind: jax.jit(self.program.on_lists(method, self.intake.structure.unflatten))
+            kind: jax.jit(
+                self.program.on_arrays(method, self.intake.structure.unflatten, self.fixed.names),
+                donate_argnums=tuple(range(self.program.moments_structure.num_leaves)),
+                keep_unused=True,
+            )
             for kind, method in (("step", self.program.step), ("epoch", self.program.epoch))
         }
         self.shapes = set()
@@ -102,8 +111,9 @@ class Live:
         self.shapes.add(shapes)
         return fresh
 
-    def arguments(self, groups: list[dict[str, Any]]) -> tuple[list[Any], list[Any], Named, Any]:
-        """What the next step starts from: what torch holds now, and the newest moments."""
+    def arguments(self, groups: list[dict[str, Any]], batch: PyTree) -> list[Any]:
+        """What the next step starts from: what torch holds now, the newest moments, and memory for the next ones."""
+        arrays = self.intake(batch)
         if self.wide and not x64():
             raise UsageError(
                 "expected JAX's 64-bit types on, as when the step was opened: the parameters are float64. Call it "
@@ -118,22 +128,25 @@ class Live:
             self.moments.leave()
             ahead = jax.tree.leaves(self.program.moments_to_jax(optimizer)), self.program.steps(optimizer)
         moments, self.steps = ahead
-        return self.trained.read(), moments, self.fixed.read(), self.numbers(groups, self.steps)
+        spare, self.spare, self.started_from = self.spare, None, moments
+        if spare is None:
+            spare = list(map(jnp.zeros_like, moments))
+        numbers = self.numbers(groups, self.steps)
+        return [*spare, *self.trained.read(), *moments, *self.fixed.read().values(), numbers, *arrays]
 
-    def commit(self, flats: list[Any], moments: list[Any], buffers: Named, updates: int) -> None:
+    def commit(self, moments: list[Any], flats: list[Any], buffers: Named, updates: int) -> None:
         """Writes the results of `updates` updates: parameters, moments and buffers at once."""
-        targets, values = self.trained.targets, [*map(np.asarray, flats), *self.trained.copies]
+        put: Any = setitem
+        ahead = moments, [steps + updates for steps in self.steps]
+        writing = chain(self.trained.writing(flats), map(put, (vars(self.moments),), ("ahead",), (ahead,)))
         if buffers or self.norms:
             counters = [norm.num_batches_tracked.numpy() for norm in self.norms]
-            targets = [*targets, *self.fixed.targets(buffers), *counters]
-            values += [*map(np.asarray, buffers.values()), *(counter + updates for counter in counters)]
-        ahead = moments, [steps + updates for steps in self.steps]
-        put: Any = setitem
+            targets = [*self.fixed.targets(buffers), *counters]
+            values = [*map(np.asarray, buffers.values()), *(counter + updates for counter in counters)]
+            writing = chain(writing, map(put, targets, repeat(...), values))
         # Ctrl-C cannot come in between: Python handles signals between bytecodes, and this is one call that runs none.
-        deque(
-            chain(map(put, targets, repeat(...), values), map(put, (vars(self.moments),), ("ahead",), (ahead,))),
-            maxlen=0,
-        )
+        deque(writing, maxlen=0)
+        self.spare = self.started_from
         increment_version(self.trained.tensors)  # so that autograd refuses graphs from before, as it does in torch
 
 
@@ -200,7 +213,9 @@ def _groups(optimizer: OptimizerState, held: dict[str, torch.Tensor], unused: Co
         if unmapped := [n for n in names if n not in held]:
             raise MappingError(f"expected every trained parameter in the mapping, missing {', '.join(unmapped)}.")
         if names:
-            groups.append(Group({n: tuple(held[n].shape) for n in names}, group))
+            shapes = {n: tuple(held[n].shape) for n in names}
+            large = sum(map(prod, shapes.values())) >= LARGE * len(shapes)
+            groups.append(Group(shapes, group, apart=large and cores() > 1))
     dtypes = {str(held[n].dtype) for group in groups for n in group.shapes}
     if dtypes not in ({"torch.float32"}, {"torch.float64"}):
         raise UsageError(

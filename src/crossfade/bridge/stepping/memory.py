@@ -4,11 +4,13 @@ torch's own memory is the truth. Whoever holds a parameter, a view of it or its 
 whatever anybody writes there enters the next one.
 """
 
+import os
 import sys
 from collections import deque
-from collections.abc import Iterable
-from itertools import repeat
-from operator import setitem
+from collections.abc import Iterable, Iterator
+from ctypes import memmove
+from itertools import chain, repeat
+from operator import methodcaller, setitem
 from typing import Any
 
 import jax
@@ -18,6 +20,15 @@ from torch import nn
 
 from ..transfer import kept, narrowed, tensor_to_numpy
 from .program import Group
+
+AHEAD = 64  # losses for which tensors are made at once
+
+_address = methodcaller("unsafe_buffer_pointer")
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -36,12 +47,16 @@ def window(array: np.ndarray) -> Any:
     the array itself must do.
     """
     wrapped = jax.device_put(array)
-    in_place = array.size and wrapped.unsafe_buffer_pointer() == array.ctypes.data
-    return wrapped if in_place else array
+    return wrapped if _is_over(wrapped, array) else array
+
+
+def _is_over(wrapped: Any, array: np.ndarray) -> bool:
+    """Whether a JAX array has the same memory."""
+    return isinstance(wrapped, jax.Array) and bool(array.size) and _address(wrapped) == array.ctypes.data
 
 
 class TrainedMemory:
-    """Parameters as torch holds them, and one flat array per group as the program takes them.
+    """Parameters as torch holds them, and one flat array per group, of which the program takes the whole or the parts.
 
     A parameter whose memory nobody else can see is moved into the flat array, once, and is read and written there.
     Others (a view of it is held, another process shares it) stay where they are and are copied.
@@ -60,7 +75,16 @@ class TrainedMemory:
             if _is_private(tensor, before):
                 place[...] = tensor.detach().numpy()
                 tensor.data = torch.from_numpy(place)
-        self._windows = list(map(window, self._flats))
+        formed = [group.as_formed(flat) for group, flat in zip(groups, self._flats, strict=True)]
+        self._parts: list[np.ndarray] = jax.tree.leaves(formed)
+        self._windows = list(map(window, self._parts))
+        self.at_home = all(isinstance(each, jax.Array) for each in self._windows)  # JAX computes in the CPU's memory
+        if self.at_home:  # bound to the device, so that the results of programs are there too
+            bound = [jax.device_put(each, each.device) for each in self._windows]
+            self.at_home = all(map(_is_over, bound, self._parts))
+            self._windows = bound if self.at_home else self._windows
+        self._addresses = [part.ctypes.data for part in self._parts]
+        self._bytes = [part.nbytes for part in self._parts]
         self._find()
 
     def _find(self) -> None:
@@ -69,7 +93,6 @@ class TrainedMemory:
         outside = [i for i, place in enumerate(self._places) if place.ctypes.data != self._pointers[i]]
         self._outside = [self.tensors[i].detach().numpy() for i in outside]
         self.copies = [self._places[i] for i in outside]  # of what is outside
-        self.targets = [*self._flats, *self._outside]  # takes new flat arrays, and then `copies`
 
     def stands(self) -> bool:
         """Whether these are still the same kind of parameters, wherever they are now."""
@@ -80,10 +103,39 @@ class TrainedMemory:
         return True
 
     def read(self) -> list[Any]:
-        """The flat arrays as arguments, holding what torch holds now."""
+        """The flat arrays, or their parts, as arguments, holding what torch holds now."""
         if self._outside:
             deque(map(setitem, self.copies, repeat(...), self._outside), maxlen=0)
         return self._windows
+
+    def writing(self, results: list[Any]) -> Iterator[Any]:
+        """What writes the arrays that a program gives, when it is gone through. No bytecode of Python runs then."""
+        put: Any = setitem
+        outside = map(put, self._outside, repeat(...), self.copies)
+        if self.at_home:
+            return chain(map(memmove, self._addresses, list(map(_address, results)), self._bytes), outside)
+        return chain(map(put, self._parts, repeat(...), list(map(np.asarray, results))), outside)
+
+
+class Results:
+    """Losses as tensors of their own, made ahead: many in a row take a tenth of what one takes between two programs."""
+
+    def __init__(self):
+        self._ready: list[tuple[int, torch.Tensor]] = []
+        self._aval: Any = None  # JAX's description of the last loss; a program gives the same object every time
+        self._bytes = 0
+
+    def __call__(self, loss: jax.Array, at_home: bool) -> torch.Tensor:
+        """The loss of a step, or those of an epoch; `at_home` says that they are in the CPU's memory."""
+        if not self._ready or loss.aval is not self._aval:
+            if loss.ndim or not at_home:
+                return torch.from_numpy(np.array(loss))
+            rooms = [np.empty((), loss.dtype) for _ in range(AHEAD)]
+            self._ready = [(room.ctypes.data, torch.from_numpy(room)) for room in rooms]
+            self._aval, self._bytes = loss.aval, loss.dtype.itemsize
+        address, tensor = self._ready.pop()
+        memmove(address, loss.unsafe_buffer_pointer(), self._bytes)
+        return tensor
 
 
 class FixedMemory:
@@ -97,6 +149,7 @@ class FixedMemory:
             for key in home
         }
         self._homes = {name: homes.get(name, ({name: tensor}, name)) for name, tensor in named.items()}
+        self.names = tuple(self._homes)
         self._seen: dict[str, tuple[Any, int]] = {}
         self._views: dict[str, np.ndarray] = {}
         self._windows: dict[str, Any] = {}

@@ -4,12 +4,13 @@ Parameters keep torch's layout: each group of the optimiser is one flat vector, 
 mapping's rules inside the compiled function, where a transposition costs nothing. Only numbers that change from step to
 step, the learning rates and the counts of updates, are arguments; every other hyper-parameter is a constant.
 
-Two details decide the speed, both measured (docs/step_speed.md):
+Three details decide the speed, all measured (docs/step_speed.md):
 
 - Gradients are taken with respect to the leaves. Through the slices of one vector XLA pads and adds vector by vector.
 - Leaves are written into the flat gradient one by one. A `concatenate` gets fused with the sums that make the bias
   gradients, and the fused kernel issues masked loads far behind its inputs: free where those pages are present, 127 ns
   each where they are not. In some processes a 1 ms step then takes 6 ms.
+- Large parameters stay apart where there are several cores: one is updated while the gradient of another is computed.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +35,7 @@ from ..mapping import Mapping
 from ..optimizers.transforms import map_slots, read_slots, transformation
 
 Named = dict[str, Any]  # arrays by name
-State = tuple[tuple[Any, Named], ...]  # of each group: the flat parameters, and the flat moments by torch slot
+State = tuple[tuple[Any, Named], ...]  # of each group, in its form: parameters, and moments by torch slot
 Numbers = Float[Array, " numbers"]  # of each group: its learning rate, and how many updates it has had
 
 ALIGNED = 16  # elements: where a parameter may start, so that XLA can read it in place
@@ -47,6 +48,7 @@ class Group:
 
     shapes: dict[str, tuple[int, ...]]
     hyper: dict[str, Any]  # torch's, as in OptimizerState.groups
+    apart: bool = False  # the program has its parameters apart, not as one vector
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
@@ -60,9 +62,20 @@ class Group:
         """Length of the flat vector."""
         return max(end for _, end in self.places.values())
 
+    @property
+    def form(self) -> Any:
+        """How the program has it: one vector, or an array for each parameter."""
+        return dict.fromkeys(self.shapes, 0) if self.apart else 0
+
     def cut(self, flat: Any) -> Named:
-        """The leaves of a flat vector."""
+        """The leaves of a flat vector; those of parameters that are apart are there already."""
+        if isinstance(flat, dict):
+            return flat
         return {n: flat[a:b].reshape(self.shapes[n]) for n, (a, b) in self.places.items()}
+
+    def as_formed(self, flat: Any) -> Any:
+        """A flat vector as the program has it."""
+        return self.cut(flat) if self.apart else flat
 
     def lay(self, named: Named) -> np.ndarray:
         """The flat vector of some leaves, in NumPy."""
@@ -71,8 +84,10 @@ class Group:
             leaf[...] = named[name]
         return flat
 
-    def lay_traced(self, named: Named) -> Float[Array, " size"]:
-        """The flat vector of some leaves, inside a compiled function."""
+    def lay_traced(self, named: Named) -> Any:
+        """Some leaves as the program has them, inside a compiled function."""
+        if self.apart:
+            return {name: named[name] for name in self.shapes}
         flat = jnp.zeros(self.size, named[next(iter(self.shapes))].dtype)
         for name, (start, _) in self.places.items():
             flat = jax.lax.dynamic_update_slice(flat, named[name].reshape(-1), (start,))
@@ -145,16 +160,30 @@ class Program:
         (state, after, _), (losses, infos) = jax.lax.scan(body, (state, fixed, numbers), batches)
         return state, {n: after[n] for n in self.buffers}, losses, infos
 
-    def on_lists(self, method: Callable, batch: Callable[[list[Any]], PyTree]) -> Callable:
-        """`step` or `epoch` as a function of lists of arrays, which compiled functions take quicker than trees."""
-        structure = self.moments_structure
+    def on_arrays(self, method: Callable, batch: Callable[[Any], PyTree], fixed: Iterable[str]) -> Callable:
+        """`step` or `epoch` as a function of arrays, which compiled functions take quicker than trees.
 
-        def function(flats: list[Any], moments: list[Any], fixed: Named, numbers: Numbers, arrays: list[Any]):
-            state = tuple(zip(flats, structure.unflatten(moments), strict=True))
-            state, buffers, loss, info = method(state, fixed, numbers, batch(arrays))
-            return [flat for flat, _ in state], jax.tree.leaves([laid for _, laid in state]), buffers, loss, info
+        They are: spare ones, parameters, moments, fixed ones, numbers, those of the batch. The spare ones are like the
+        moments, nobody needs them, and the new moments go where they were.
+        """
+        parameters, slots, names = self.structure, self.moments_structure, tuple(fixed)
+        counts = (slots.num_leaves, parameters.num_leaves, slots.num_leaves, len(names), 1)
+        *starts, last = accumulate(counts, initial=0)
+
+        def function(*arrays: Any):
+            _, flats, moments, fixed, (numbers,) = (arrays[a : a + n] for a, n in zip(starts, counts, strict=True))
+            state = tuple(zip(parameters.unflatten(flats), slots.unflatten(moments), strict=True))
+            named = dict(zip(names, fixed, strict=True))
+            state, buffers, loss, info = method(state, named, numbers, batch(arrays[last:]))
+            flats, moments = (jax.tree.leaves([half[i] for half in state]) for i in range(2))
+            return moments, flats, buffers, loss, info  # moments first: JAX gives the spare arrays to the first alike
 
         return function
+
+    @property
+    def structure(self) -> PyTree:
+        """The parameters by group, as a tree."""
+        return jax.tree.structure([group.form for group in self.groups])
 
     @property
     def trained(self) -> list[str]:
@@ -164,7 +193,7 @@ class Program:
     @property
     def moments_structure(self) -> PyTree:
         """The moments by group and slot, as a tree."""
-        return jax.tree.structure([dict.fromkeys(slots(self.kind, group.hyper), 0) for group in self.groups])
+        return jax.tree.structure([dict.fromkeys(slots(self.kind, g.hyper), g.form) for g in self.groups])
 
     def cut(self, state: Iterable[tuple[Any, Any]]) -> Named:
         """All trained parameters by torch name."""
@@ -180,18 +209,19 @@ class Program:
 
     def state(self, named: Named, optimizer: OptimizerState) -> State:
         """The state on the JAX side, from parameters by name and the torch optimiser's moments."""
-        flats = [jnp.array(group.lay(named)) for group in self.groups]
+        flats = [jax.tree.map(jnp.array, group.as_formed(group.lay(named))) for group in self.groups]
         return tuple(zip(flats, self.moments_to_jax(optimizer), strict=True))
 
     def moments_to_jax(self, optimizer: OptimizerState) -> list[Named]:
-        """The torch optimiser's moments, flat, by group and slot."""
-        return [
+        """The torch optimiser's moments, by group and slot."""
+        laid = [
             {
-                slot: jnp.array(group.lay({n: optimizer.moments[n][slot] for n in group.shapes}))
+                slot: group.as_formed(group.lay({n: optimizer.moments[n][slot] for n in group.shapes}))
                 for slot in slots(self.kind, group.hyper)
             }
             for group in self.groups
         ]
+        return jax.tree.map(jnp.array, laid)
 
     def steps(self, optimizer: OptimizerState) -> list[int]:
         """How many updates each group has had."""
@@ -213,7 +243,7 @@ class Program:
             count = {"step": np.asarray(updates, np.float32)}
             named |= {n: dict(count) for n in group.shapes}
             for slot, flat in moments.items():
-                for name, leaf in group.cut(np.asarray(flat)).items():
+                for name, leaf in group.cut(jax.tree.map(np.asarray, flat)).items():
                     named[name][slot] = leaf.copy()
         return named
 

@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 from torch import nn
 
 from ...errors import DifferentError, UsageError
+from ...optim.state import SCALARS
 from ...verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from ..transfer import tensor_to_numpy, to_torch
 from .batch import x64
@@ -187,7 +188,8 @@ def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
     for group in optimizer.param_groups:
         group["lr"] = float(group["lr"])
     for kept in optimizer.state.values():
-        kept.update({s: v.to(dtype) for s, v in kept.items() if s != "step" and isinstance(v, torch.Tensor)})
+        whole = ("step", *SCALARS)  # numbers for a whole parameter, which torch keeps in a precision of their own
+        kept.update({s: v.to(dtype) for s, v in kept.items() if s not in whole and isinstance(v, torch.Tensor)})
     return module, optimizer
 
 

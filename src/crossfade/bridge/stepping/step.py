@@ -14,10 +14,9 @@ whatever it writes enters the next step, and a step that fails or is interrupted
 moments stay in JAX until torch looks into `optimizer.state`. Many small steps go faster in one call of `step.epoch`.
 """
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import jax
@@ -31,6 +30,7 @@ from ..mapping import Mapping
 from ..transfer import numpy_to_tensor
 from .batch import stack
 from .live import Live, Source, open_live
+from .memory import Results, cores
 from .proof import Row
 from .reads import Reads
 
@@ -106,7 +106,8 @@ class Step:
         self._live: Live | None = None  # made on the first call, when a batch tells which parameters the loss uses
         self._draw: Callable[[str, PyTree], list[torch.Tensor]] | None = None  # for a loss that draws from torch
         self._quick = True  # the last program was short enough to be awaited awake
-        self._cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._alone = cores() == 1
+        self._results = Results()
 
     # Training
 
@@ -130,7 +131,7 @@ class Step:
         return self._run("epoch", batches, counts.pop()[0])
 
     def _run(self, kind: str, batch: PyTree, updates: int) -> Any:
-        began = time.perf_counter()
+        began = perf_counter()
         live = self._live
         if live is None or not live.stands(self.jax_loss, self.clip_norm):
             live = self._open(kind, batch)
@@ -140,36 +141,39 @@ class Step:
         constants = [live.constants(group) for group in groups]
         if constants != live.compiled_for:
             live.compile(constants)
-        arrays = live.intake(batch if self._draw is None else (batch, self._draw(kind, batch)))
-        arguments = live.arguments(groups)
+        arguments = live.arguments(groups, batch if self._draw is None else (batch, self._draw(kind, batch)))
 
-        entered = time.perf_counter()
-        flats, moments, buffers, loss, info = live.compiled[kind](*arguments, arrays)
+        entered = perf_counter()
+        moments, flats, buffers, loss, info = live.compiled[kind](*arguments)
         self._await(loss, entered)
-        left = time.perf_counter()
+        left = perf_counter()
 
-        result = torch.from_numpy(np.array(loss))
+        result = self._results(loss, live.trained.at_home)
         if info is not None:
             result = (result, jax.tree.map(numpy_to_tensor, info))
-        live.commit(flats, moments, buffers, updates)
+        live.commit(moments, flats, buffers, updates)
         fresh = live.is_fresh((kind, live.intake.shapes))
         if fresh:
             live.reads.remember()
-        self.stats.calls += 1
-        self.stats.updates += updates
-        self.stats.compiles += fresh
+        stats = self.stats
+        stats.calls += 1
+        stats.updates += updates
+        stats.compiles += fresh
         if not fresh:
-            self.stats.step_seconds += left - entered
-            self.stats.bridge_seconds += time.perf_counter() - began - (left - entered)
+            stats.step_seconds += left - entered
+            stats.bridge_seconds += perf_counter() - began - (left - entered)
         return result
 
     def _await(self, loss: jax.Array, entered: float) -> None:
         """Waits for the program, so that errors surface here and a call takes the time it takes."""
-        if self._quick and self._cpus > 1:
-            while not loss.is_ready() and time.perf_counter() - entered < SPIN_SECONDS:  # pyright: ignore
+        if self._alone:
+            loss.block_until_ready()
+            return
+        if self._quick:
+            while not loss.is_ready() and perf_counter() - entered < SPIN_SECONDS:  # pyright: ignore
                 pass
         loss.block_until_ready()
-        self._quick = time.perf_counter() - entered < SPIN_SECONDS
+        self._quick = perf_counter() - entered < SPIN_SECONDS
 
     # Opening and closing
 
