@@ -1,8 +1,8 @@
 """Nine ways to make one Adam step on the same tanh network with the same batches.
 
 Each contender is a function that learns from the next batch (or the next 32) and ends with the loss on the host.
-torch's and `accelerate`, whose user stays in torch, get their batches as tensors, JAX's and `Step` as NumPy arrays: what
-a buffer written in that framework would hand them.
+torch's and `accelerate`, whose user stays in torch, get their batches as tensors, JAX's and `Step` as NumPy arrays:
+what a buffer written in that framework would hand them.
 """
 
 import shutil

@@ -164,7 +164,7 @@ def stack(batches: list[PyTree]) -> PyTree:
 
 
 def _picking(first: PyTree, paths: list[tuple]) -> tuple[Any, int, Callable[[Any], Any]]:
-    """Type and size of a dict, tuple or list of arrays, and how to get these in JAX's order; no type for other trees."""
+    """Type and size of a dict, tuple or list of arrays, and how to get these in JAX's order; no type for others."""
     flat = isinstance(first, dict | tuple | list) and len(first) == len(paths) and all(len(p) == 1 for p in paths)
     if flat and type(first) is dict and len(first) > 1:
         return dict, len(first), itemgetter(*(path[0].key for path in paths))
