@@ -46,25 +46,26 @@ class Intake:
 
     def __call__(self, batch: PyTree) -> list[Any]:
         """The arrays of a batch as arguments of the next program."""
-        if type(batch) is self._type and len(batch) == self._size:  # most often it is like the last one
-            leaves: Any = ()
-            try:
-                leaves = self._pick(batch)
-                if self._torch_dtypes is None:
-                    alike = list(map(_ARRAY, leaves)) == self._kind
-                else:
-                    alike = list(map(_TENSOR, leaves)) == self._kind and all(map(torch.Tensor.is_contiguous, leaves))
-            except (AttributeError, KeyError, RuntimeError):  # a number, another name, a sparse tensor
-                alike = False
-            if alike:
-                return self._copied(leaves) if self._torch_dtypes is None else self._moved(leaves)
-        leaves, structure = FLATTEN(batch)
-        if structure != self.structure:
-            raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
-        views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in leaves]
+        quick = type(batch) is self._type and len(batch) == self._size
+        try:  # most often it is like the last one
+            leaves: Any = self._pick(batch) if quick else self._flatten(batch)
+            if self._torch_dtypes is None:
+                if list(map(_ARRAY, leaves)) == self._kind:
+                    return self._copied(leaves)
+            elif list(map(_TENSOR, leaves)) == self._kind and all(map(torch.Tensor.is_contiguous, leaves)):
+                return self._moved(leaves)
+        except (AttributeError, KeyError, RuntimeError):  # a number, another name, a sparse tensor
+            pass
+        views = [leaf if type(leaf) is np.ndarray else _view(leaf) for leaf in self._flatten(batch)]
         if list(map(_FORM, views)) != self._form:
             self._stage(views)
         return self._copied(views)
+
+    def _flatten(self, batch: PyTree) -> list[Any]:
+        leaves, structure = FLATTEN(batch)
+        if structure != self.structure:
+            raise UsageError(f"expected batches of structure {self.structure}, as the first was; got {structure}.")
+        return leaves
 
     def copies(self, batch: PyTree) -> PyTree:
         """A batch as private NumPy copies; JAX arrays, which nobody can overwrite, stay as they are."""
@@ -88,8 +89,7 @@ class Intake:
             arguments = [None if target is None else window(target) for target in targets]
             form = list(map(_FORM, views))
             plain = not any(given) and not any(self._narrow)
-            whole = plain and all(view.size > 1 for view in views)  # a single number may be a view that negates
-            rooms = [(target.ctypes.data, target.nbytes) for target in targets] if whole else None
+            rooms = list(map(_room, views, targets))
             self._stages[shapes] = shapes, form, self._kinds(form, given), targets, arguments, plain, rooms
         prepared = self._stages[shapes]
         self.shapes, self._form, self._kind, self._targets, self._arguments, self._plain, self._rooms = prepared
@@ -102,11 +102,12 @@ class Intake:
         return [] if any(given) else [(np.ndarray, *one) for one in form]
 
     def _moved(self, leaves: Sequence[torch.Tensor]) -> list[Any]:
-        """Copies tensors of the shapes that are prepared for, each in one piece."""
-        if self._rooms is None:
-            return self._copied(list(map(_view, leaves)))
-        for leaf, (address, size) in zip(leaves, self._rooms, strict=True):
-            memmove(address, leaf.data_ptr(), size)
+        """Copies tensors of the shapes that are prepared for, each in one piece where it may be."""
+        for leaf, room, target, name in zip(leaves, self._rooms, self._targets, self._narrow, strict=True):
+            if room is None:
+                _copy(_view(leaf), target, name)
+            else:
+                memmove(room[0], leaf.data_ptr(), room[1])
         return self._arguments
 
     def _copied(self, views: Sequence[Any]) -> list[Any]:
@@ -117,13 +118,9 @@ class Intake:
             return self._arguments
         arguments = []
         for view, name, target, argument in zip(views, self._narrow, self._targets, self._arguments, strict=True):
-            if target is None:  # JAX's own, which nobody can overwrite
-                arguments.append(view)
-                continue
-            target[...] = view
-            if name and not (target == view).all():
-                narrowed(view, name)  # says what does not fit
-            arguments.append(argument)
+            if target is not None:
+                _copy(view, target, name)
+            arguments.append(view if target is None else argument)  # JAX's own, which nobody can overwrite
         return arguments
 
 
@@ -195,6 +192,19 @@ def _view(leaf: Any) -> Any:
         f"expected tensors, arrays and numbers in a batch, in dicts, lists, tuples or dataclasses; got "
         f"{type(leaf).__name__}. Leave out what the loss does not compute with, and make a dict of an object's tensors."
     )
+
+
+def _room(view: Any, target: np.ndarray | None) -> tuple[int, int] | None:
+    """Address and size of a target, if a tensor may be copied there byte by byte."""
+    if target is None or target.dtype != view.dtype or target.size < 2:  # a single number may be a view that negates
+        return None
+    return target.ctypes.data, target.nbytes
+
+
+def _copy(view: np.ndarray, target: np.ndarray, narrow: str | None) -> None:
+    target[...] = view
+    if narrow and not (target == view).all():
+        narrowed(view, narrow)  # says what does not fit
 
 
 def _jax_dtype(dtype: Any) -> Any:
