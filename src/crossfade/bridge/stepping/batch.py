@@ -4,7 +4,6 @@ That is the safe way and the quick one: a NumPy argument, a device array or DLPa
 """
 
 from collections.abc import Callable, Sequence
-from ctypes import memmove
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -16,7 +15,7 @@ from jaxtyping import PyTree
 
 from ...errors import TransferError, UsageError
 from ..transfer import narrowed, tensor_to_numpy
-from .memory import memory, window
+from .memory import memory, move, window
 
 FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python frames
 STAGES = 8  # batch shapes for which memory is kept
@@ -107,7 +106,7 @@ class Intake:
             if room is None:
                 _copy(_view(leaf), target, name)
             else:
-                memmove(room[0], leaf.data_ptr(), room[1])
+                move(room[0], leaf.data_ptr(), room[1])
         return self._arguments
 
     def _copied(self, views: Sequence[Any]) -> list[Any]:

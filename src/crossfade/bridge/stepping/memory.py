@@ -4,11 +4,11 @@ torch's own memory is the truth. Whoever holds a parameter, a view of it or its 
 whatever anybody writes there enters the next one.
 """
 
+import ctypes
 import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from ctypes import memmove
 from itertools import chain, repeat
 from operator import methodcaller, setitem
 from typing import Any
@@ -24,6 +24,9 @@ from .program import Group
 AHEAD = 64  # losses for which tensors are made at once
 
 _address = methodcaller("unsafe_buffer_pointer")
+_moves = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+move = _moves(ctypes.cast(ctypes.memmove, ctypes.c_void_p).value or 0)
+"""`ctypes.memmove`, but Python's lock is not let go: other threads see what is written all at once."""
 
 
 def cores() -> int:
@@ -113,7 +116,7 @@ class TrainedMemory:
         put: Any = setitem
         outside = map(put, self._outside, repeat(...), self.copies)
         if self.at_home:
-            return chain(map(memmove, self._addresses, list(map(_address, results)), self._bytes), outside)
+            return chain(map(move, self._addresses, list(map(_address, results)), self._bytes), outside)
         return chain(map(put, self._parts, repeat(...), list(map(np.asarray, results))), outside)
 
 
@@ -134,7 +137,7 @@ class Results:
             self._ready = [(room.ctypes.data, torch.from_numpy(room)) for room in rooms]
             self._aval, self._bytes = loss.aval, loss.dtype.itemsize
         address, tensor = self._ready.pop()
-        memmove(address, loss.unsafe_buffer_pointer(), self._bytes)
+        move(address, loss.unsafe_buffer_pointer(), self._bytes)
         return tensor
 
 
