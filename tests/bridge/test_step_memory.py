@@ -61,7 +61,7 @@ def test_one_core_has_them_together(monkeypatch, x64):
     assert len(step._live.trained.read()) == 1
 
 
-def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_else_is_given_away(x64):
+def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_that_is_needed_is_given_away(x64):
     net, optimizer, mapping = make()
     step = Step(net, optimizer, jax_loss, mapping, verify=False)
     step(batches(1)[0])
@@ -69,7 +69,7 @@ def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_else_is_gi
     compiled = live.compiled["step"]
 
     def watched(*arguments):
-        count = live.program.moments_structure.num_leaves
+        count = live.program.spares
         result = compiled(*arguments)
         given.append([array.is_deleted() for array in arguments])
         assert given[-1] == [True] * count + [False] * (len(arguments) - count)

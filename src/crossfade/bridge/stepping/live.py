@@ -65,7 +65,7 @@ class Live:
     wide: bool  # float64
     steps: list[int] = field(default_factory=list)  # updates so far, by group, as torch counts them
     started_from: list[Any] = field(default_factory=list)  # the moments that the last step was given
-    spare: list[Any] | None = None  # moments of before, whose memory the next step may write to
+    spare: list[Any] | None = None  # what nobody needs any more, whose memory the next step may write to
     compiled: dict[str, Callable] = field(default_factory=dict)  # "step" and "epoch"
     compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
     shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
@@ -97,7 +97,7 @@ class Live:
         self.compiled = {
             kind: jax.jit(
                 self.program.on_arrays(method, self.intake.structure.unflatten, self.fixed.names),
-                donate_argnums=tuple(range(self.program.moments_structure.num_leaves)),
+                donate_argnums=tuple(range(self.program.spares)),
                 keep_unused=True,
             )
             for kind, method in (("step", self.program.step), ("epoch", self.program.epoch))
@@ -129,10 +129,11 @@ class Live:
             ahead = jax.tree.leaves(self.program.moments_to_jax(optimizer)), self.program.steps(optimizer)
         moments, self.steps = ahead
         spare, self.spare, self.started_from = self.spare, None, moments
+        trained = self.trained.read()
         if spare is None:
-            spare = list(map(jnp.zeros_like, moments))
+            spare = list(map(jnp.zeros_like, (*moments, *trained)))
         numbers = self.numbers(groups, self.steps)
-        return [*spare, *self.trained.read(), *moments, *self.fixed.read().values(), numbers, *arrays]
+        return [*spare, *moments, *trained, *self.fixed.read().values(), numbers, *arrays]
 
     def commit(self, moments: list[Any], flats: list[Any], buffers: Named, updates: int) -> None:
         """Writes the results of `updates` updates: parameters, moments and buffers at once."""
@@ -146,7 +147,7 @@ class Live:
             writing = chain(writing, map(put, targets, repeat(...), values))
         # Ctrl-C cannot come in between: Python handles signals between bytecodes, and this is one call that runs none.
         deque(writing, maxlen=0)
-        self.spare = self.started_from
+        self.spare = [*self.started_from, *flats]
         increment_version(self.trained.tensors)  # so that autograd refuses graphs from before, as it does in torch
 
 

@@ -163,22 +163,27 @@ class Program:
     def on_arrays(self, method: Callable, batch: Callable[[Any], PyTree], fixed: Iterable[str]) -> Callable:
         """`step` or `epoch` as a function of arrays, which compiled functions take quicker than trees.
 
-        They are: spare ones, parameters, moments, fixed ones, numbers, those of the batch. The spare ones are like the
-        moments, nobody needs them, and the new moments go where they were.
+        They are: spare ones, moments, parameters, fixed ones, numbers, those of the batch. The spare ones are like the
+        moments and parameters; nobody needs them, and the new ones go where they were.
         """
         parameters, slots, names = self.structure, self.moments_structure, tuple(fixed)
-        counts = (slots.num_leaves, parameters.num_leaves, slots.num_leaves, len(names), 1)
+        counts = (self.spares, slots.num_leaves, parameters.num_leaves, len(names), 1)
         *starts, last = accumulate(counts, initial=0)
 
         def function(*arrays: Any):
-            _, flats, moments, fixed, (numbers,) = (arrays[a : a + n] for a, n in zip(starts, counts, strict=True))
+            _, moments, flats, fixed, (numbers,) = (arrays[a : a + n] for a, n in zip(starts, counts, strict=True))
             state = tuple(zip(parameters.unflatten(flats), slots.unflatten(moments), strict=True))
             named = dict(zip(names, fixed, strict=True))
             state, buffers, loss, info = method(state, named, numbers, batch(arrays[last:]))
             flats, moments = (jax.tree.leaves([half[i] for half in state]) for i in range(2))
-            return moments, flats, buffers, loss, info  # moments first: JAX gives the spare arrays to the first alike
+            return moments, flats, buffers, loss, info
 
         return function
+
+    @property
+    def spares(self) -> int:
+        """How many arrays a program writes for good: moments and parameters."""
+        return self.moments_structure.num_leaves + self.structure.num_leaves
 
     @property
     def structure(self) -> PyTree:
