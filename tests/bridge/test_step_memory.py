@@ -9,6 +9,7 @@ from step_nets import assert_same_optimizer, batches, distance, jax_loss, make, 
 from torch import nn
 
 from crossfade.bridge import Step
+from crossfade.bridge.stepping.layout import Layout
 from crossfade.errors import TransferError, UsageError
 
 
@@ -99,7 +100,7 @@ LIKE = {
 def test_tensors_of_any_make_are_taken_as_what_they_hold(name, size, x64):
     """After batches of plain tensors, which are copied byte by byte."""
     data = [{k: torch.from_numpy(v[:, :1].copy()) for k, v in batch.items()} for batch in batches(3, size=size)]
-    loss = lambda net, batch: ((net["w"] * batch["x"] - batch["y"]) ** 2).mean()
+    loss = lambda net, batch: ((net["w"] * batch["x"] - batch["y"] + 1) ** 2).mean()
     values = []
     for change in (LIKE["contiguous"], LIKE[name]):
         net = nn.ParameterDict({"w": nn.Parameter(torch.ones(1, dtype=torch.float64))})
@@ -168,4 +169,12 @@ def test_a_part_added_to_a_layer_without_parts_is_noticed(x64):
     del net.out._modules["more"]
     assert layout.stands()
     del net.idle._parameters["bias"]
+    assert not layout.stands()
+
+
+def test_a_second_name_for_the_only_parameter_is_noticed():
+    net = nn.Linear(2, 1, bias=False)
+    layout = Layout(net, torch.optim.SGD(net.parameters(), 0.1))
+    assert layout.stands()
+    net.again = net.weight
     assert not layout.stands()
