@@ -62,7 +62,7 @@ def test_one_core_has_them_together(monkeypatch, x64):
     assert len(step._live.trained.read()) == 1
 
 
-def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_that_is_needed_is_given_away(x64):
+def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_that_is_needed_is_given_away(apart, x64):
     net, optimizer, mapping = make()
     step = Step(net, optimizer, jax_loss, mapping, verify=False)
     step(batches(1)[0])
@@ -80,7 +80,7 @@ def test_new_moments_go_where_those_of_two_steps_ago_were_and_nothing_that_is_ne
     for batch in batches(6):
         step(batch)
         places.append([moment.unsafe_buffer_pointer() for moment in optimizer.state.ahead[0]])
-    assert len(given) == 6
+    assert len(given) == 6 and sum(given[0]) == 12  # four parameters, two moments of each
     assert places[2] == places[4] and places[3] == places[5] and places[4] != places[5]
 
 

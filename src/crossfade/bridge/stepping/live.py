@@ -65,7 +65,8 @@ class Live:
     wide: bool  # float64
     steps: list[int] = field(default_factory=list)  # updates so far, by group, as torch counts them
     started_from: list[Any] = field(default_factory=list)  # the moments that the last step was given
-    spare: list[Any] | None = None  # what nobody needs any more, whose memory the next step may write to
+    spares: int = 0  # how many arrays the next step may write to
+    spare: list[Any] | None = None  # these: what nobody needs any more
     compiled: dict[str, Callable] = field(default_factory=dict)  # "step" and "epoch"
     compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
     shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
@@ -93,11 +94,12 @@ class Live:
                 "step is open. Close the step, change it, and open a new one."
             )
         self.program = program.with_hyper(hypers)
+        self.spares = self.program.spares
         # Nothing is donated but what nobody needs: a program that fails or is interrupted leaves everything as it was.
         self.compiled = {
             kind: jax.jit(
                 self.program.on_arrays(method, self.intake.structure.unflatten, self.fixed.names),
-                donate_argnums=tuple(range(self.program.spares)),
+                donate_argnums=tuple(range(self.spares)),
                 keep_unused=True,
             )
             for kind, method in (("step", self.program.step), ("epoch", self.program.epoch))
@@ -131,7 +133,7 @@ class Live:
         spare, self.spare, self.started_from = self.spare, None, moments
         trained = self.trained.read()
         if spare is None:
-            spare = list(map(jnp.zeros_like, (*moments, *trained)))
+            spare = list(map(jnp.zeros_like, (*moments, *trained))) if self.spares else []
         numbers = self.numbers(groups, self.steps)
         return [*spare, *moments, *trained, *self.fixed.read().values(), numbers, *arrays]
 
@@ -147,7 +149,7 @@ class Live:
             writing = chain(writing, map(put, targets, repeat(...), values))
         # Ctrl-C cannot come in between: Python handles signals between bytecodes, and this is one call that runs none.
         deque(writing, maxlen=0)
-        self.spare = [*self.started_from, *flats]
+        self.spare = [*self.started_from, *flats] if self.spares else []
         increment_version(self.trained.tensors)  # so that autograd refuses graphs from before, as it does in torch
 
 

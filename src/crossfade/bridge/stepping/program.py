@@ -163,8 +163,8 @@ class Program:
     def on_arrays(self, method: Callable, batch: Callable[[Any], PyTree], fixed: Iterable[str]) -> Callable:
         """`step` or `epoch` as a function of arrays, which compiled functions take quicker than trees.
 
-        They are: spare ones, moments, parameters, fixed ones, numbers, those of the batch. The spare ones are like the
-        moments and parameters; nobody needs them, and the new ones go where they were.
+        They are: spare ones, moments, parameters, fixed ones, numbers, those of the batch. Spare ones, if there are any,
+        are like the moments and parameters; nobody needs them, and the new ones go where they were.
         """
         parameters, slots, names = self.structure, self.moments_structure, tuple(fixed)
         counts = (self.spares, slots.num_leaves, parameters.num_leaves, len(names), 1)
@@ -182,8 +182,9 @@ class Program:
 
     @property
     def spares(self) -> int:
-        """How many arrays a program writes for good: moments and parameters."""
-        return self.moments_structure.num_leaves + self.structure.num_leaves
+        """How many spare arrays a program is given: for all moments and parameters where they are large, or none."""
+        large = any(group.apart for group in self.groups)
+        return self.moments_structure.num_leaves + self.structure.num_leaves if large else 0
 
     @property
     def structure(self) -> PyTree:
