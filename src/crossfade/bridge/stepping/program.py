@@ -7,9 +7,10 @@ step, the learning rates and the counts of updates, are arguments; every other h
 Three details decide the speed, all measured (docs/step_speed.md):
 
 - Gradients are taken with respect to the leaves. Through the slices of one vector XLA pads and adds vector by vector.
-- Leaves are written into the flat gradient one by one. A `concatenate` gets fused with the sums that make the bias
-  gradients, and the fused kernel issues masked loads far behind its inputs: free where those pages are present, 127 ns
-  each where they are not. In some processes a 1 ms step then takes 6 ms.
+- Leaves are written one by one over a copy of the parameters. A `concatenate` gets fused with the sums that make the
+  bias gradients, and the fused kernel issues masked loads far behind its inputs: free where those pages are present,
+  127 ns each where they are not. In some processes a 1 ms step then takes 6 ms. Zeros to write over become a `pad`,
+  which does the same.
 - Large parameters stay apart where there are several cores: one is updated while the gradient of another is computed.
 """
 
@@ -84,14 +85,18 @@ class Group:
             leaf[...] = named[name]
         return flat
 
-    def lay_traced(self, named: Named) -> Any:
-        """Some leaves as the program has them, inside a compiled function."""
+    def lay_traced(self, named: Named, over: Any) -> Any:
+        """Some leaves as the program has them, inside a compiled function; a flat vector is laid over another one."""
         if self.apart:
             return {name: named[name] for name in self.shapes}
-        flat = jnp.zeros(self.size, named[next(iter(self.shapes))].dtype)
-        for name, (start, _) in self.places.items():
-            flat = jax.lax.dynamic_update_slice(flat, named[name].reshape(-1), (start,))
-        return flat
+        ends = [end for _, end in self.places.values()]
+        starts = [start for start, _ in self.places.values()]
+        for name, start in zip(self.places, starts, strict=True):
+            over = jax.lax.dynamic_update_slice(over, named[name].reshape(-1), (start,))
+        for end, start in zip(ends, starts[1:], strict=False):
+            if end < start:
+                over = jax.lax.dynamic_update_slice(over, jnp.zeros(start - end, over.dtype), (end,))
+        return over
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Program:
         """One step: the new state and fixed arrays, the loss, the info and the gradients before clipping."""
         trained = self.cut(state)
         (loss, (info, updated)), grads = jax.value_and_grad(self.loss, has_aux=True)(trained, fixed, batch)
-        flats: Any = [group.lay_traced(grads) for group in self.groups]
+        flats: Any = [group.lay_traced(grads, flat) for group, (flat, _) in zip(self.groups, state, strict=True)]
         if self.clip_norm is not None:
             clip = clip_by_global_norm(self.clip_norm)
             flats, _ = clip.update(flats, clip.init(flats))
@@ -163,8 +168,8 @@ class Program:
     def on_arrays(self, method: Callable, batch: Callable[[Any], PyTree], fixed: Iterable[str]) -> Callable:
         """`step` or `epoch` as a function of arrays, which compiled functions take quicker than trees.
 
-        They are: spare ones, moments, parameters, fixed ones, numbers, those of the batch. Spare ones, if there are any,
-        are like the moments and parameters; nobody needs them, and the new ones go where they were.
+        They are: spare ones, moments, parameters, fixed ones, numbers, those of the batch. Spare ones, if any, are like
+        the moments and parameters; nobody needs them, and the new ones go where they were.
         """
         parameters, slots, names = self.structure, self.moments_structure, tuple(fixed)
         counts = (self.spares, slots.num_leaves, parameters.num_leaves, len(names), 1)
