@@ -178,3 +178,19 @@ def test_a_second_name_for_the_only_parameter_is_noticed():
     assert layout.stands()
     net.again = net.weight
     assert not layout.stands()
+
+
+def test_a_step_of_nan_leaves_nothing_behind_once_torch_has_put_back_what_was(x64):
+    """Between the parameters in the flat vector there are gaps: a gradient there would count in the norm."""
+    net, optimizer, mapping = make()
+    kept = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+    reference, reference_optimizer = copy.deepcopy((net, optimizer))
+    good, bad = batches(1)[0], {k: np.full_like(v, np.nan) for k, v in batches(1)[0].items()}
+    step = Step(net, optimizer, jax_loss, mapping, verify=False, clip_norm=0.1)
+    step(bad)
+    assert torch.isnan(net.out.weight).all()
+    net.load_state_dict(kept[0])
+    optimizer.load_state_dict(kept[1])
+    step(good)
+    torch_steps(reference, reference_optimizer, [good], clip_norm=0.1)
+    assert distance(net, reference) <= 1e-12
