@@ -21,7 +21,7 @@ FLATTEN = default_registry.flatten  # `jax.tree.flatten` without two Python fram
 STAGES = 8  # batch shapes for which memory is kept
 
 _FORM, _ARRAY = attrgetter("shape", "dtype"), attrgetter("__class__", "shape", "dtype")
-_TENSOR = attrgetter("__class__", "shape", "dtype", "is_cpu")
+_TENSOR = attrgetter("__class__", "shape", "dtype", "is_cpu", "requires_grad")
 
 
 class Intake:
@@ -97,7 +97,7 @@ class Intake:
         """What the arrays of a batch are, if they are as those of the first were."""
         if self._torch_dtypes is not None:
             dtypes = zip(form, self._torch_dtypes, strict=True)
-            return [(torch.Tensor, shape, dtype, True) for (shape, _), dtype in dtypes]
+            return [(torch.Tensor, shape, dtype, True, False) for (shape, _), dtype in dtypes]
         return [] if any(given) else [(np.ndarray, *one) for one in form]
 
     def _moved(self, leaves: Sequence[torch.Tensor]) -> list[Any]:
