@@ -120,7 +120,7 @@ def test_a_lost_detach_would_be_noticed(x64, monkeypatch):
 
 
 def test_each_rule_is_of_an_operation_that_exists():
-    own = ("keep_gradient", "strided_flat", "strided_read", "strided_write")
+    own = ("keep_gradient", "own_derivative", "strided_flat", "strided_read", "strided_write")
     forms = lambda name: (name, f"{name}_")
     unknown = [
         op

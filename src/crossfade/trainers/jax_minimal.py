@@ -25,6 +25,8 @@ class JaxMinimalTrainer(TorchTrainer):
             )
         self.mapping, self.objectives, self.jax_objectives = mapping, ours, theirs
         self.steps: dict[tuple[str, Any], Step] = {}
+        for counter in self.counters.values():
+            counter.by_hand()
 
     def iterate(self, step: int) -> Info:
         with self.clock("sample"):

@@ -17,7 +17,11 @@ class Counter:
 
     def __init__(self, made: Scheduled, so_far: OptimizerState | None):
         self.count = 0 if so_far is None else so_far.step
-        made.optimizer.register_step_post_hook(self)
+        self._hook = made.optimizer.register_step_post_hook(self)
+
+    def by_hand(self) -> None:
+        """From now on whoever makes the updates counts them: `bridge.Step` takes no optimiser with hooks."""
+        self._hook.remove()
 
     def __call__(self, *_: object) -> None:
         self.count += 1
