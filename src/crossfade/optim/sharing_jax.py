@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int32, PyTree, Shaped
@@ -45,8 +46,20 @@ def place(tree: Tree, devices: int, spec: PyTree = EVERYWHERE) -> Tree:
 
 
 def on_first_device(tree: Tree, devices: int) -> Tree:
-    """What all devices hold, on the first of them alone."""
-    return tree if devices == 1 else jax.device_put(tree, jax.devices()[0])
+    """What all devices hold, on the first of this host alone."""
+    return tree if devices == 1 else jax.device_put(here(tree), jax.local_devices()[0])
+
+
+def here(tree: Tree) -> Tree:
+    """What all devices hold, and what is shared among hosts in one piece: as every host can read it by itself. All must
+    ask for it."""
+
+    def readable(x: Any) -> Any:
+        if not isinstance(x, jax.Array) or x.is_fully_addressable:
+            return x
+        return x.addressable_data(0) if x.is_fully_replicated else multihost_utils.process_allgather(x, tiled=True)
+
+    return jax.tree.map(readable, tree)
 
 
 def spread(program: Callable[..., Any], devices: int, in_specs: PyTree, out_specs: PyTree) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..bridge.libraries import named_leaves
+from ..optim import sharing_jax as sharing
 from .moments_jax import counted, read_moments, write_moments
 from .system import Effort, Evaluation, Info, JaxSystem, Snapshot, as_saved
 from .trainer import Clock, columns
@@ -45,7 +46,7 @@ class JaxPolicyTrainer:
         parameters = {name: self._saved(name, leaf) for name, leaf in named_leaves(self.policy).items()}
         records = self.system.optimizer_records(self.step)
         states = {name: read_moments(self.opt_states[name], record) for name, record in records.items()}
-        return Snapshot(parameters, states, as_saved(self.buffer))
+        return Snapshot(parameters, states, as_saved(sharing.here(self.buffer)))
 
     def _saved(self, name: str, leaf: Any) -> np.ndarray:
         """The tree as NumPy arrays; integers in the type they had, which JAX narrows to 32 bits."""
@@ -53,7 +54,7 @@ class JaxPolicyTrainer:
         return array.astype(self.dtypes[name]) if array.dtype.kind in "iu" else array
 
     def evaluate(self, effort: Effort | None = None) -> Evaluation:
-        return self.system.evaluate(self.policy, effort, self.buffer)
+        return self.system.evaluate(sharing.here(self.policy), effort, sharing.here(self.buffer))
 
 
 def _update(system: JaxSystem[Any, Any], optimizers: Any, state: tuple[PyTree, PyTree], batch: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,13 @@ def train(
     start: Snapshot | None = None,
     weights: Path | None = None,
     quiet: bool = False,
+    agreed: Callable[[bool], bool] = bool,
 ) -> dict[str, Any]:
     """Trains in `run`'s folder to `config.steps`; returns the last evaluation and speeds. Ctrl-C is safe.
 
     A run that is not resumed begins where `start` says, by default at parameters of its own; `weights` names the run
     those of `start` came from, for the ledger of trials. A resumed run is left as it is until the first chunk has
-    succeeded: a refusal costs nothing.
+    succeeded: a refusal costs nothing. `agreed` tells whether to stop, from whether this host was asked to.
     """
     with precision(config):
         bundle, began_at, saved = None, 0, None
@@ -117,7 +119,7 @@ def train(
                 on_checkpoint=keep,
                 checkpoint_every=config.checkpoint_every,
                 on_progress=bar.update,
-                stop=stop,
+                stop=lambda: agreed(stop()),
             )
             if began_at == config.steps:  # a run that was ended between its last checkpoint and its result
                 evaluate(reached)
