@@ -177,10 +177,12 @@ class Lines:
 
     def end(self, verb: str) -> list[str]:
         """What keeps a line that is well so far from work: a folder that cannot be made, or a key that is none."""
-        if verb in ("climb", "sweep"):
+        if verb in ("climb", "sweep", "tune"):
             return ["--quiet", "no_such_key=1"]
         if verb in ("bench", "audit"):
             return {"bench": ["--quick=7"], "audit": ["--days", "-5"]}[verb]
+        if verb == "generate":
+            return ["--to", str(self.at.folder / "odd.npz")]  # which exists
         if verb not in self.table:
             return ["--no-such-option"]
         return ["--runs-dir", self.at.blocked] if verb in ("train", "walk", "parity", "report") else []
@@ -275,7 +277,18 @@ class Lines:
             "audit": lambda: [self.word()],
             "explain": lambda: [self.draw.choice(NUMBERS)],
             "data": self.data,
+            "describe": self.describe,
+            "generate": self.generate,
+            "tune": self.configured,
         }
+
+    def describe(self) -> list[str]:
+        shapes = [f"{key}={self.draw.choice(['24', '64x64x3', '8x8', *NUMBERS, *ODD])}" for key in ("obs", "act")]
+        return [*self.configured(), *shapes[: self.draw.choice((1, 2, 2))]]
+
+    def generate(self) -> list[str]:
+        keys = ("env", "transitions", "seed", "task", "x")
+        return ["offline", *(f"{self.draw.choice(keys)}={self.word()}" for _ in range(self.draw.randint(0, 3)))]
 
     def data(self) -> list[str]:
         do = self.draw.choice(("import", "check", "facts", "sample", self.word()))

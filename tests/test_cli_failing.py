@@ -52,6 +52,9 @@ def folder(tmp_path, monkeypatch) -> Path:
         (["eval", "file"], 2, "expected a run's folder"),
         (["eval", "a\0b"], 2, "expected words without NUL characters, got 'a\\x00b'"),
         (["convert", "a" * 300], 1, "File name too long. Choose a shorter name"),
+        (["convert", "gone"], 2, "expected a checkpoint or a run, got 'gone', where nothing is"),
+        (["convert", "gone", "--to", "onnx"], 2, "expected a checkpoint or a run, got 'gone', where nothing is"),
+        (["train", "robot", "env.substeps=1000000000"], 2, "env.substeps: expected an integer from 1 to 1,000"),
         (["train", "gflownet", "data=file", "data_batch=1", *TINY[2:]], 2, "data: expected `all`, a .npy file"),
     ],
 )

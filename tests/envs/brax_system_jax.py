@@ -1,6 +1,4 @@
-"""PPO of ours on an environment of Brax: all that a user writes."""
-
-from dataclasses import dataclass
+"""PPO of ours on environments of Brax and of MuJoCo Playground: all that a user writes."""
 
 from crossfade.algos.ppo.config import ContinuousPPOConfig
 from crossfade.envs.brax import BraxParams
@@ -8,45 +6,34 @@ from crossfade.registry import System
 from crossfade.run.evaluation import Evaluation
 from crossfade.systems.ppo_jax import PPOSystem
 
-RECORD = System(
-    name="slide",
-    help="a point on a line, as Brax has it",
-    config=f"{__name__}:SlideConfig",
-    torch="",
-    jax=f"{__name__}:SlideSystem",
-)
+
+def record(name: str, help: str) -> System:
+    return System(
+        name=name,
+        help=help,
+        config="crossfade.algos.ppo.config:ContinuousPPOConfig",
+        torch="",
+        jax=f"{__name__}:{name.capitalize()}",
+    )
 
 
-@dataclass(frozen=True)
-class SlideConfig(ContinuousPPOConfig):
-    pass
+RECORD = record("slide", "a point on a line, as Brax has it")
+RECORD_BALANCE = record("balance", "a cart-pole of MuJoCo Playground")
 
 
-class SlideSystem(PPOSystem[SlideConfig]):
-    def __init__(self, config: SlideConfig):
-        super().__init__(config, BraxParams(env="brax_cases:slide", limit=30))
+class OnBrax(PPOSystem[ContinuousPPOConfig]):
+    params: BraxParams
 
-    def evaluate(self, policy, effort=None, buffer=None):
-        return Evaluation({})
-
-
-RECORD_BALANCE = System(
-    name="balance",
-    help="a cart-pole of MuJoCo Playground",
-    config=f"{__name__}:BalanceConfig",
-    torch="",
-    jax=f"{__name__}:BalanceSystem",
-)
-
-
-@dataclass(frozen=True)
-class BalanceConfig(ContinuousPPOConfig):
-    pass
-
-
-class BalanceSystem(PPOSystem[BalanceConfig]):
-    def __init__(self, config: BalanceConfig):
-        super().__init__(config, BraxParams(env="CartpoleBalance", backend="playground", limit=200))
+    def __init__(self, config: ContinuousPPOConfig):
+        super().__init__(config, self.params)
 
     def evaluate(self, policy, effort=None, buffer=None):
         return Evaluation({})
+
+
+class Slide(OnBrax):
+    params = BraxParams(env="brax_cases:slide", limit=30)
+
+
+class Balance(OnBrax):
+    params = BraxParams(env="CartpoleBalance", backend="playground", limit=200)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from brax_cases import Drift, DriftParams, PushCart, Registry
 
+from crossfade.algos.ppo.config import ContinuousPPOConfig
 from crossfade.envs.brax import BraxParams
 from crossfade.envs.maze import MazeParams
 from crossfade.envs.world import World, make_world
@@ -139,9 +140,9 @@ def test_an_environment_as_a_world():
 
 def test_our_ppo_trains_an_environment_of_brax():
     """Compiled as a whole it learns to stay near 0; a host loop gives the same first updates."""
-    from brax_system_jax import RECORD, SlideConfig
+    from brax_system_jax import RECORD
 
-    config = SlideConfig(n_envs=32, n_steps=30, hidden=16, layers=1, lr=0.01, gamma=0.95, steps=30)
+    config = ContinuousPPOConfig(n_envs=32, n_steps=30, hidden=16, layers=1, lr=0.01, gamma=0.95, steps=30)
     rewards = make_trainer(RECORD, config).run(0, 30)["mean_reward"]
     assert rewards[-5:].mean() > rewards[:5].mean() / 3, rewards
     by_hand = make_trainer(RECORD, replace(config, mode="jax_policy")).run(0, 2)["mean_reward"]
@@ -177,9 +178,9 @@ def test_without_playground_it_is_said(monkeypatch):
 def test_our_ppo_runs_on_an_environment_of_playground():
     """The cart-pole that is to be balanced, where MuJoCo Playground is installed: rewards are from 0 to 1 and vary."""
     pytest.importorskip("mujoco_playground")
-    from brax_system_jax import RECORD_BALANCE, BalanceConfig
+    from brax_system_jax import RECORD_BALANCE
 
-    config = BalanceConfig(n_envs=32, n_steps=32, lr=1e-3, hidden=32, gamma=0.98, log_std_start=-0.5, steps=12)
+    config = ContinuousPPOConfig(n_envs=32, n_steps=32, lr=1e-3, hidden=32, gamma=0.98, log_std_start=-0.5, steps=12)
     told = make_trainer(RECORD_BALANCE, config).run(0, 12)
     assert ((told["mean_reward"] > 0) & (told["mean_reward"] <= 1)).all() and np.isfinite(told["loss"]).all()
     assert np.ptp(told["mean_reward"]) > 0.2

@@ -51,6 +51,10 @@ class Convert(Common):
 
         inside = self.checkpoint / "checkpoints"  # of a run
         source = inside if inside.is_dir() else self.checkpoint
+        try:
+            source.lstat()
+        except FileNotFoundError:
+            raise UsageError(f"expected a checkpoint or a run, got {str(source)!r}, where nothing is.") from None
         own = _own_formats()
         if self.entry is not None and self.to in own:
             raise UsageError(f"--entry is of a torch file, which becomes a bundle first: --to bundle, not {self.to}.")

@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, log_softmax
+from torch.nn.functional import log_softmax
 
+from . import trunk_torch
 from .batch import MASKED
 
 
@@ -52,9 +53,9 @@ class Policy(nn.Module):
         super().__init__()
         widths = [observation_dim, *[hidden] * layers]
         learned = backward in ("shared", "learned")
-        self.trunk = _trunk(widths)
+        self.trunk = trunk_torch.trunk(widths)
         self.forward_head = nn.Linear(widths[-1], n_actions)
-        self.backward_trunk = _trunk(widths) if backward == "learned" else nn.ModuleList()
+        self.backward_trunk = trunk_torch.trunk(widths) if backward == "learned" else nn.ModuleList()
         self.backward_head = nn.Linear(widths[-1], n_parents + finished_mask) if learned else None
         self.flow_head = nn.Linear(widths[-1], 1) if flow else None
         self.log_z = nn.Parameter(torch.zeros(z_dim))
@@ -71,7 +72,7 @@ class Policy(nn.Module):
         log_pb: Float[Tensor, "*nodes parents"] | None = None,
     ) -> PolicyOutput:
         """log P_F, log P_B, log F and logits of every node; `log_pb` is a backward policy given, not learned."""
-        features = _features(self.trunk, observation)
+        features = trunk_torch.features(self.trunk, observation)
         logits = _masked(self.forward_head(features), forward_mask)
         backward_logits = self._backward_logits(observation, features)
         return PolicyOutput(
@@ -88,19 +89,21 @@ class Policy(nn.Module):
 
     def forward_logits(self, observation: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes actions"]:
         """The logits of P_F without a mask: all that acting needs."""
-        return self.forward_head(_features(self.trunk, observation))
+        return self.forward_head(trunk_torch.features(self.trunk, observation))
 
     def log_pb(
         self, observation: Float[Tensor, "*nodes observation"], backward_mask: Bool[Tensor, "*nodes parents"]
     ) -> Float[Tensor, "*nodes parents"]:
         """log P_B alone: all that sampling backwards needs."""
-        return self._log_pb(self._backward_logits(observation, _features(self.trunk, observation)), backward_mask)
+        return self._log_pb(
+            self._backward_logits(observation, trunk_torch.features(self.trunk, observation)), backward_mask
+        )
 
     def _backward_logits(
         self, observation: Float[Tensor, "*nodes observation"], features: Float[Tensor, "*nodes features"]
     ) -> Float[Tensor, "*nodes outputs"]:
         if self.backward_head is not None:
-            own = _features(self.backward_trunk, observation) if self.backward == "learned" else features
+            own = trunk_torch.features(self.backward_trunk, observation) if self.backward == "learned" else features
             return self.backward_head(own)
         constant = self.backward_logits.expand(*observation.shape[:-1], -1)
         return torch.full_like(constant, torch.nan) if self.backward == "maxent" else constant  # maxent: not known here
@@ -121,13 +124,3 @@ def _log_undo_stop(
 
 def _masked(logits: Float[Tensor, "*nodes choices"], mask: Bool[Tensor, "*nodes choices"]) -> Float[Tensor, "..."]:
     return logits.masked_fill(~mask, MASKED)
-
-
-def _trunk(widths: list[int]) -> nn.ModuleList:
-    return nn.ModuleList(nn.Linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
-
-
-def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes features"]:
-    for layer in trunk:
-        h = leaky_relu(layer(h), 0.01)
-    return h

@@ -153,7 +153,7 @@ class RobotParams:
     """Geoms of a user's MJCF that touch the ground; none takes those that can."""
     home: str | None = None
     """Keyframe in which episodes begin; none takes `home`, or the first."""
-    substeps: Count = 5
+    substeps: Annotated[int, Range(1, 1000)] = 5
     """Steps of the physics in a control step."""
     kp: NotNegative = 30.0
     """Torque for each radian that a joint is away from its target."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
+from ..trunk_torch import features, trunk
 from .batch import Kind
 from .initial_parameters import n_outputs
 
@@ -53,9 +53,9 @@ class Policy(nn.Module):
 
         widths = [observation_dim, *[hidden] * layers]
         outputs = n_outputs(n_dim, components)
-        self.trunk = _trunk(widths)
+        self.trunk = trunk(widths)
         self.forward_head = nn.Linear(widths[-1], outputs)
-        self.backward_trunk = _trunk(widths) if backward == "learned" else nn.ModuleList()
+        self.backward_trunk = trunk(widths) if backward == "learned" else nn.ModuleList()
         self.backward_head = None if backward == "fixed" else nn.Linear(widths[-1], outputs)
         self.flow_head = nn.Linear(widths[-1], 1) if flow else None
         self.log_z = nn.Parameter(torch.zeros(z_dim))
@@ -64,15 +64,15 @@ class Policy(nn.Module):
 
     def forward_choice(self, observation: Float[Tensor, "*nodes observation"]) -> Choice:
         """The forward head alone: all that acting needs."""
-        return self._choice(self.forward_head, _features(self.trunk, observation))
+        return self._choice(self.forward_head, features(self.trunk, observation))
 
     def backward_choice(self, observation: Float[Tensor, "*nodes observation"]) -> Choice | None:
         """The backward head alone: all that sampling backwards needs."""
-        return self._backward(observation, _features(self.trunk, observation))
+        return self._backward(observation, features(self.trunk, observation))
 
     def forward(self, observation: Float[Tensor, "*nodes observation"]) -> PolicyOutput:
         """The outputs of all heads for every node."""
-        h = _features(self.trunk, observation)
+        h = features(self.trunk, observation)
         log_flow = h.new_zeros(h.shape[:-1]) if self.flow_head is None else self.flow_head(h).squeeze(-1)
         return PolicyOutput(self._choice(self.forward_head, h), self._backward(observation, h), log_flow)
 
@@ -81,19 +81,9 @@ class Policy(nn.Module):
     ) -> Choice | None:
         if self.backward_head is None:
             return None
-        own = _features(self.backward_trunk, observation) if self.backward_trunk else h
+        own = features(self.backward_trunk, observation) if self.backward_trunk else h
         return self._choice(self.backward_head, own)
 
     def _choice(self, head: nn.Linear, h: Float[Tensor, "*nodes features"]) -> Choice:
         numbers = head(h)
         return Choice(numbers[..., :-1].unflatten(-1, (self.n_dim, self.components, 3)), numbers[..., -1])
-
-
-def _trunk(widths: list[int]) -> nn.ModuleList:
-    return nn.ModuleList(nn.Linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
-
-
-def _features(trunk: nn.ModuleList, h: Float[Tensor, "*nodes observation"]) -> Float[Tensor, "*nodes features"]:
-    for layer in trunk:
-        h = leaky_relu(layer(h), 0.01)
-    return h

@@ -11,12 +11,12 @@ from jaxtyping import Float64, Int32
 
 from ....errors import UsageError
 from ....ranges import Count, Fraction, Range
-from ..params import Params, countable
+from ..lattice import Lattice
 from ..target import Target, products
 
 
 @dataclass(frozen=True)
-class GridParams(Params):
+class GridParams(Lattice):
     """A grid of `length` cells in each of `n_dim` dimensions, rewarded near its corners.
 
     State: x in {0 .. length-1}^n_dim; the source is the origin.
@@ -59,22 +59,6 @@ class GridParams(Params):
     @property
     def n_parents(self) -> int:
         return self._moves
-
-    @property
-    def max_steps(self) -> int:
-        return self.n_dim * (self.length - 1) + 1
-
-    @property
-    def observation_dim(self) -> int:
-        return self.n_dim * self.length
-
-    @property
-    def n_states(self) -> int | None:
-        return countable([self.length**self.n_dim])
-
-    @property
-    def source(self) -> Int32[np.ndarray, " d"]:
-        return np.zeros(self.n_dim, np.int32)
 
     @property
     def footprint(self) -> int:

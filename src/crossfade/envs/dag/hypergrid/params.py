@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int32, Shaped
 
 from ....ranges import NotNegative, Positive, Range
-from ..params import Params, countable
+from ..lattice import Lattice
 from ..target import Target, products
 
 USUAL = {
@@ -21,7 +21,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class HypergridParams(Params):
+class HypergridParams(Lattice):
     """A grid of `length` cells in each of `n_dim` dimensions with one of four rewards.
 
     State: x in {0 .. length-1}^n_dim; the source is the origin.
@@ -65,22 +65,6 @@ class HypergridParams(Params):
     @property
     def n_parents(self) -> int:
         return self.n_dim
-
-    @property
-    def max_steps(self) -> int:
-        return self.n_dim * (self.length - 1) + 1
-
-    @property
-    def observation_dim(self) -> int:
-        return self.n_dim * self.length
-
-    @property
-    def n_states(self) -> int | None:
-        return countable([self.length**self.n_dim])
-
-    @property
-    def source(self) -> Int32[np.ndarray, " d"]:
-        return np.zeros(self.n_dim, np.int32)
 
     def log_paths(self, x: Any, xp: ModuleType) -> Any:
         """log of the number of ways from the source to x, a multinomial coefficient; `xp` is NumPy or jax.numpy."""
