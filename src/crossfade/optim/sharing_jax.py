@@ -20,6 +20,15 @@ EVERYWHERE, SHARED = PartitionSpec(), PartitionSpec(AXIS)
 Tree = TypeVar("Tree")
 
 
+MEETING = 10e6
+"""Floating-point operations of a core in the time that devices take to meet."""
+
+
+def pays(operations: float, devices: int) -> bool:
+    """Whether sharing so much arithmetic saves more time than the meeting after it takes."""
+    return (1 - 1 / devices) * operations > MEETING
+
+
 def mesh(devices: int) -> jax.sharding.Mesh:
     """The first devices that JAX has. On a CPU it makes as many as it was told to when it was first used."""
     if devices > 1:

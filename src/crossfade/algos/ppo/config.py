@@ -55,6 +55,9 @@ class PPOConfig(RunConfig):
     """Width of a hidden layer."""
     layers: Layers = 2
     """Hidden layers of the trunk that actor and critic share."""
+    share_gradients: bool | None = None
+    """Each of several devices learns from its part of every minibatch, or from all of it; none shares gradient steps
+    that take longer than it takes the devices to meet."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,7 +66,10 @@ class PPOConfig(RunConfig):
                 f"minibatches: expected a divisor of n_envs * n_steps = {self.n_envs * self.n_steps}, "
                 f"got {self.minibatches}."
             )
-        for name, n in {"n_envs": self.n_envs, "n_envs * n_steps / minibatches": self.minibatch_size}.items():
+        shared = {"n_envs": self.n_envs}
+        if self.share_gradients:
+            shared["n_envs * n_steps / minibatches"] = self.minibatch_size
+        for name, n in shared.items():
             if n % self.devices:
                 raise UsageError(f"devices: expected a divisor of {name} = {n}, got {self.devices}.")
 

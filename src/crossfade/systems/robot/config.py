@@ -87,7 +87,7 @@ class RobotConfig(ContinuousPPOConfig):
             )
         devices = 1
         if level == 4:
-            devices = math.gcd(self.devices if self.devices > 1 else cores(), self.n_envs, self.minibatch_size)
+            devices = math.gcd(self.devices if self.devices > 1 else cores(), self.n_envs)
         given = {"mode": mode, "devices": devices, "env": replace(self.env, callback=level == 2), "level": None}
         for name, value in given.items():
             object.__setattr__(self, name, value)  # before anything has seen the config
