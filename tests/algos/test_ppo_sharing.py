@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 from crossfade import checkpoint
 from crossfade.algos.ppo import learner_jax, train_jax
 from crossfade.algos.ppo.architecture import Architecture
-from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.ppo.batch import Minibatch, taken
 from crossfade.algos.ppo.network_jax import ActorCritic
 from crossfade.cli import main
 from crossfade.config import apply
@@ -117,13 +117,32 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
 
 def test_gradient_steps_are_shared_where_that_saves_more_than_a_meeting():
     policy = lambda hidden: ActorCritic(44, actions(small()), Architecture((hidden, hidden)))
-    shares = lambda hidden, size, **changes: learner_jax.shares_gradients(
+    shares = lambda hidden, size, **changes: learner_jax._shares_gradients(
         policy(hidden), size, small(n_envs=8, n_steps=12, devices=2, **changes)
     )
     assert not shares(64, 160) and shares(64, 8192) and shares(512, 160)
     assert not shares(64, 8191)  # which two devices cannot halve
     assert shares(64, 160, share_gradients=True) and not shares(64, 8192, share_gradients=False)
-    assert not sharing.pays(1e12, 1)
+    assert not sharing.pays(10**12, 1)
+
+
+def test_parts_are_gathered_along_any_axis_and_of_any_type():
+    """In one message or in several: `SMALL` bytes are between these."""
+    tree = {
+        "bits": np.arange(24).reshape(4, 6) % 3 == 0,
+        "counts": np.arange(12, dtype=np.int32).reshape(2, 6),
+        "numbers": np.arange(48, dtype=np.float32).reshape(2, 6, 4),
+        "many": np.arange(6 * 2**18, dtype=np.float32).reshape(1, 6, 2**18),
+        "none": None,
+    }
+    assert tree["many"].nbytes // 2 > sharing.SMALL > tree["numbers"].nbytes
+    columns, whole = jax.sharding.PartitionSpec(None, sharing.AXIS), sharing.EVERYWHERE
+    gather = sharing.spread(lambda tree: sharing.gather(tree, 2, axis=1), 2, (columns,), whole)
+    found = jax.device_get(jax.jit(gather)(tree))
+    for name, array in tree.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    messages = str(jax.make_jaxpr(gather)(tree)).count("all_gather[")
+    assert messages == 4  # one for each type, and one for the large array
 
 
 @pytest.mark.slow
@@ -208,7 +227,7 @@ def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch)
     mask = np.ones((96, 3), bool)
     columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
     steps = Minibatch(*map(jnp.asarray, columns))
-    minibatch = lambda index: Minibatch(*(column[index] for column in steps))
+    minibatch = partial(taken, steps)
     given = minibatch, jnp.arange(96), jnp.array(0.1), actions(config), config
     step = lambda: jax.jit(lambda *state: learner_jax.update(state[0], tx, state[1], *given))(policy, opt_state)
     whole, _, told = step()
