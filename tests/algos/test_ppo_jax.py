@@ -215,7 +215,7 @@ def test_a_rollout_equals_one_made_step_by_step(x64):
         np.testing.assert_allclose(getattr(taken, name), expected[name], rtol=1e-12)
     next_value = np.where(terminated, 0, expected["next_value"])
     np.testing.assert_allclose(np.where(terminated, 0, taken.next_value), next_value, rtol=1e-12)
-    advantage = learner_jax.advantages(taken, config)
+    advantage, _ = learner_jax.advantages(taken, config)
     np.testing.assert_allclose(advantage, expected["advantage"], rtol=1e-10)
 
     seen = np.concatenate([raw, WORLD.observe(DATA, limits, taken.state).reshape(-1, 3)])

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,9 @@ from ppo_toy import DATA, WORLD, actions, rates, settings, small, started
 
 from crossfade import checkpoint
 from crossfade.algos.ppo import learner_jax, train_jax
-from crossfade.algos.ppo.batch import Minibatch
+from crossfade.algos.ppo.architecture import Architecture
+from crossfade.algos.ppo.batch import Minibatch, taken
+from crossfade.algos.ppo.network_jax import ActorCritic
 from crossfade.cli import main
 from crossfade.config import apply
 from crossfade.errors import UsageError
@@ -23,7 +25,7 @@ from crossfade.optim import sharing_jax as sharing
 from crossfade.registry import find
 from crossfade.systems.trading.config import TradingConfig
 from crossfade.trainers.making import make_trainer
-from default_run import few_of
+from default_run import few_of, few_pairs
 
 TRADING = (
     "mode=jax_full",
@@ -38,6 +40,7 @@ TRADING = (
     "env.window=3",
     "drawdown=300",
     "max_bars=7",
+    "share_gradients=true",
 )
 
 
@@ -71,11 +74,11 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("changes", few_of(VARIANTS, "a stop by divergence"))
-@pytest.mark.parametrize("devices", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_one_seed_gives_the_same_run_on_any_number_of_devices(devices, changes, x64):
+@pytest.mark.parametrize("devices, shared", few_pairs([(2, True), (2, False), (4, True), (4, False)], (2, True)))
+def test_one_seed_gives_the_same_run_on_any_number_of_devices(devices, shared, changes, x64):
     config = small(n_envs=8, minibatches=2, **changes)
     metrics, end = alone(config)
-    found, same_end = walked(replace(config, devices=devices))
+    found, same_end = walked(replace(config, devices=devices, share_gradients=shared))
     assert metrics["episodes"].sum() > 0
     for name, column in metrics.items():
         np.testing.assert_allclose(found[name], column, rtol=1e-9, atol=1e-12, err_msg=name)
@@ -108,8 +111,47 @@ def test_a_broken_exchange_is_noticed(name, broken, x64, monkeypatch):
     whole = train_jax.train.__wrapped__
     own = wraps(whole)(lambda *given: whole(*given))  # jit keeps one program for one function, broken or not
     monkeypatch.setattr(train_jax, "train", jax.jit(own, static_argnames=("tx", "world", "config")))
-    _, other = walked(replace(config, devices=2))
+    _, other = walked(replace(config, devices=2, share_gradients=True))
     assert differ(end, other) > 1e-6
+
+
+def test_gradient_steps_are_shared_where_that_saves_more_than_a_meeting():
+    policy = lambda hidden: ActorCritic(44, actions(small()), Architecture((hidden, hidden)))
+    shares = lambda hidden, size, **changes: learner_jax._shares_gradients(
+        policy(hidden), size, small(n_envs=8, n_steps=12, devices=2, **changes)
+    )
+    assert not shares(64, 160) and shares(64, 8192) and shares(512, 160)
+    assert not shares(64, 8191)  # which two devices cannot halve
+    assert shares(64, 160, share_gradients=True) and not shares(64, 8192, share_gradients=False)
+    assert not sharing.pays(10**12, 1)
+
+
+def test_parts_are_gathered_along_any_axis_and_of_any_type():
+    """In one message or in several: `SMALL` bytes are between these."""
+    tree = {
+        "bits": np.arange(24).reshape(4, 6) % 3 == 0,
+        "counts": np.arange(12, dtype=np.int32).reshape(2, 6),
+        "numbers": np.arange(48, dtype=np.float32).reshape(2, 6, 4),
+        "many": np.arange(6 * 2**18, dtype=np.float32).reshape(1, 6, 2**18),
+        "none": None,
+    }
+    assert tree["many"].nbytes // 2 > sharing.SMALL > tree["numbers"].nbytes
+    columns, whole = jax.sharding.PartitionSpec(None, sharing.AXIS), sharing.EVERYWHERE
+    gather = sharing.spread(lambda tree: sharing.gather(tree, 2, axis=1), 2, (columns,), whole)
+    found = jax.device_get(jax.jit(gather)(tree))
+    for name, array in tree.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    messages = str(jax.make_jaxpr(gather)(tree)).count("all_gather[")
+    assert messages == 4  # one for each type, and one for the large array
+
+
+@pytest.mark.slow
+def test_minibatches_that_devices_cannot_divide_are_taken_whole(x64):
+    config = small(n_envs=8, minibatches=16)
+    metrics, end = alone(config)
+    found, same_end = walked(replace(config, devices=2))
+    np.testing.assert_allclose(found["loss"], metrics["loss"], rtol=1e-9, atol=1e-12)
+    assert differ(end, same_end) < 1e-10
 
 
 @pytest.mark.slow
@@ -133,7 +175,10 @@ WRONG = {
     "mode=torch": (("mode=torch", "devices=2"), "expected 1 in mode=torch, got 2"),
     "none": (("devices=0",), "devices: expected an integer from 1 to 2.31 - 1, got 0"),
     "uneven environments": (("n_envs=6", "devices=4"), "a divisor of n_envs = 6, got 4"),
-    "uneven minibatches": (("n_envs=4", "n_steps=1", "minibatches=2", "devices=4"), "minibatches = 2, got 4"),
+    "uneven minibatches": (
+        ("n_envs=4", "n_steps=1", "minibatches=2", "devices=4", "share_gradients=true"),
+        "minibatches = 2, got 4",
+    ),
 }
 
 
@@ -182,7 +227,7 @@ def test_a_minibatch_in_pieces_gives_the_gradient_of_the_whole(x64, monkeypatch)
     mask = np.ones((96, 3), bool)
     columns = rng.normal(size=(96, 3)), mask, rng.integers(0, 3, 96), -rng.random(96), *rng.normal(size=(3, 96))
     steps = Minibatch(*map(jnp.asarray, columns))
-    minibatch = lambda index: Minibatch(*(column[index] for column in steps))
+    minibatch = partial(taken, steps)
     given = minibatch, jnp.arange(96), jnp.array(0.1), actions(config), config
     step = lambda: jax.jit(lambda *state: learner_jax.update(state[0], tx, state[1], *given))(policy, opt_state)
     whole, _, told = step()

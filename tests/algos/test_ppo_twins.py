@@ -1,5 +1,7 @@
 """The torch half and the JAX half of PPO, written apart, are the same algorithm: on trading, from one key."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from crossfade.algos.ppo import learner_jax, learner_torch, losses_jax, losses_torch, rollout_jax, rollout_numpy
-from crossfade.algos.ppo.batch import Minibatch, Rollout, Seen, named
+from crossfade.algos.ppo.batch import Minibatch, Rollout, Seen, named, taken
 from crossfade.bridge.libraries import named_leaves
 from crossfade.config import apply
 from crossfade.registry import find
@@ -36,12 +38,16 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(np.asarray(found) - expected).max() / max(np.abs(expected).max(), 1e-12))
 
 
+def as_arrays(steps: Minibatch) -> Minibatch:
+    return Minibatch(*(None if field is None else jnp.asarray(field.numpy()) for field in steps))
+
+
 def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
     """Both systems and a minibatch of a rollout whose policy has moved away from it since."""
     ours = TorchSystem(config(*words))
     before = ours.make_policy(ours.parameters())
     batch = ours.tensors(ours.collect(before, ours.start_buffer(), 0)[0])
-    minibatch = Minibatch(*(field[batch.order[0, :32]] for field in batch.steps))
+    minibatch = taken(batch.steps, batch.order[0, :32])
     shift = torch.from_numpy(np.random.default_rng(0).normal(0, 0.3, 32))
     return ours, JaxSystem(ours.config), minibatch._replace(log_prob=minibatch.log_prob + shift)
 
@@ -49,7 +55,7 @@ def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
 def differences(ours: TorchSystem, theirs: JaxSystem, steps: Minibatch) -> dict[str, float]:
     """How far loss, gradient and one update are apart, relative to their size."""
     policy, model = ours.make_policy(ours.parameters()), theirs.make_policy(ours.parameters())
-    raw = Minibatch(*(jnp.asarray(field.numpy()) for field in steps))
+    raw = as_arrays(steps)
     arrays = raw._replace(advantage=learner_jax.normalized(raw.advantage, ours.config))
     minibatch = steps._replace(advantage=learner_torch.normalized(steps.advantage, ours.config))
     (_, info), gradient = jax.jit(jax.value_and_grad(theirs.loss, has_aux=True))(model, arrays)
@@ -57,9 +63,8 @@ def differences(ours: TorchSystem, theirs: JaxSystem, steps: Minibatch) -> dict[
     value.backward()
     gradients, wanted = named_leaves(gradient), {n: p.grad.numpy().copy() for n, p in policy.named_parameters()}
     optimizer, tx = learner_torch.make_optimizer(ours.config, policy), learner_jax.make_optimizer(ours.config, model)
-    taken = lambda steps: lambda index: Minibatch(*(field[index] for field in steps))
-    learner_torch.update(policy, optimizer, taken(steps), torch.arange(32), 3e-4, ours.actions, ours.config)
-    rest = taken(raw), jnp.arange(32), jnp.array(3e-4), theirs.actions, ours.config
+    learner_torch.update(policy, optimizer, partial(taken, steps), torch.arange(32), 3e-4, ours.actions, ours.config)
+    rest = partial(taken, raw), jnp.arange(32), jnp.array(3e-4), theirs.actions, ours.config
     update = lambda model, state: learner_jax.update(model, tx, state, *rest)[0]
     after, found = named_leaves(jax.jit(update)(model, tx.init(model))), dict(policy.named_parameters())
     return {
@@ -83,7 +88,7 @@ def test_the_loss_is_the_sum_worked_out_by_hand(x64):
     scaled, returns = minibatch.advantage.numpy(), minibatch.advantage.numpy() + minibatch.value.numpy()
     surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled).mean()
     expected = -surrogate + 0.3 * (returns**2).mean() / 2 - 0.2 * np.log(legal).mean()
-    arrays = Minibatch(*(jnp.asarray(field.numpy()) for field in minibatch))
+    arrays = as_arrays(minibatch)
     kl = (ratio - 1 - np.log(ratio)).mean()
     with torch.no_grad():
         _, found = ours.loss(ours.make_policy(flat), minibatch)
@@ -119,8 +124,8 @@ def test_the_share_of_an_action_is_that_of_the_steps_in_which_it_was_legal():
     info = rollout_numpy._info(rollout, np.zeros(3), 3)
     assert [info[f"action_{i}"] for i in range(3)] == [4 / 6, 2 / 3, 0.0] and info["illegal"] == 0
     sums = {"legal": mask.sum(1), "taken": np.array([[2, 1, 0], [2, 1, 0]]), "illegal": np.zeros(2)}
-    sums |= dict.fromkeys(("episodes", "episode_return", "episode_length"), np.zeros(2)) | {"told": {}}
-    compiled = rollout_jax._info(*jax.tree.map(jnp.asarray, (rollout._replace(state=None), sums)), 1)
+    sums |= dict.fromkeys(("episodes", "episode_return", "episode_length"), np.zeros(2))
+    compiled = rollout_jax._info(*jax.tree.map(jnp.asarray, (rollout._replace(state=None), sums)), [], 1)
     assert {name: float(value) for name, value in compiled.items()} == pytest.approx(info)
     assert set(named(info, ("hold", "buy"))) > {"action_hold", "action_buy", "action_2", "illegal"}
 

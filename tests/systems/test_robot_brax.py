@@ -63,7 +63,7 @@ def test_an_environment_of_brax_is_our_world():
     [
         (("squashed=false",), "say squashed=true, or begin with --preset brax"),
         (("lr=1e-3",), "say lr_final=0.001,"),
-        (("truncation=bootstrap", "target_kl=0.1"), "say truncation=mask target_kl=none,"),
+        (("truncation=terminal", "target_kl=0.1"), "say truncation=mask target_kl=none,"),
         (("mode=torch",), "say mode=jax_full,"),
         (("style=amp",), "say style=none,"),
         (("n_envs=16", "minibatches=32"), "minibatches: expected a divisor of n_envs = 16, got 32"),

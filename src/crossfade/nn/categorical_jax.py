@@ -58,7 +58,7 @@ class Categorical:
         """log p of the actions taken."""
         return _of(self.log_probs(outputs), action)
 
-    def entropy(self, outputs: Float[Array, "*n a"]) -> Float[Array, "*n"]:
+    def entropy(self, outputs: Float[Array, "*n a"], noise: None = None) -> Float[Array, "*n"]:
         """-sum p log p over legal actions, in nats."""
         return _entropy(self.log_probs(outputs), _legal(outputs))
 
@@ -71,7 +71,7 @@ class Categorical:
         return action, _of(log_p, action)
 
     def log_prob_and_entropy(
-        self, outputs: Float[Array, "*n a"], action: Int[Array, "*n"]
+        self, outputs: Float[Array, "*n a"], action: Int[Array, "*n"], noise: None = None
     ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
         """`log_prob` and `entropy`, from one softmax."""
         log_p = self.log_probs(outputs)

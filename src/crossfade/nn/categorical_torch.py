@@ -59,7 +59,7 @@ class Categorical:
         """log p of the actions taken."""
         return _of(self.log_probs(outputs), action)
 
-    def entropy(self, outputs: Float[Tensor, "*n a"]) -> Float[Tensor, "*n"]:
+    def entropy(self, outputs: Float[Tensor, "*n a"], noise: None = None) -> Float[Tensor, "*n"]:
         """-sum p log p over legal actions, in nats."""
         return _entropy(self.log_probs(outputs), _legal(outputs))
 
@@ -72,7 +72,7 @@ class Categorical:
         return action, _of(log_p, action)
 
     def log_prob_and_entropy(
-        self, outputs: Float[Tensor, "*n a"], action: Int[Tensor, "*n"]
+        self, outputs: Float[Tensor, "*n a"], action: Int[Tensor, "*n"], noise: None = None
     ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """`log_prob` and `entropy`, from one softmax."""
         log_p = self.log_probs(outputs)

@@ -42,15 +42,15 @@ class Distribution(Protocol):
         """The log-probability, or log-density, of actions as they were sampled: (*n,)."""
         ...
 
-    def entropy(self, outputs: Any) -> Any:
-        """In nats: (*n,)."""
+    def entropy(self, outputs: Any, noise: Any = None) -> Any:
+        """In nats: (*n,). One without a closed form is estimated by the sample that `noise` makes, if it is given."""
         ...
 
     def sample_with_log_prob(self, outputs: Any, noise: Any) -> tuple[Any, Any]:
         """`sample` and the `log_prob` of what was sampled, computed together: to act."""
         ...
 
-    def log_prob_and_entropy(self, outputs: Any, action: Any) -> tuple[Any, Any]:
+    def log_prob_and_entropy(self, outputs: Any, action: Any, noise: Any = None) -> tuple[Any, Any]:
         """Both, computed together: to learn."""
         ...
 

@@ -43,6 +43,16 @@ def lecun_normal() -> Law:
     return law
 
 
+def lecun_uniform() -> Law:
+    """U(-b, b), b = sqrt(3 / fan_in): variance 1 / fan_in."""
+
+    def law(key: np.ndarray, shape: Shape) -> np.ndarray:
+        bound = math.sqrt(3 / shape[1])
+        return random.uniform(key, shape, "float64", -bound, bound)
+
+    return law
+
+
 def he_normal() -> Law:
     """A normal cut at two standard deviations, with variance 2 / fan_in, for weights (outputs, inputs, *kernel)."""
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ..algos.ppo import learner_jax, losses_jax, rollout_numpy, train_jax
 from ..algos.ppo.acting_jax import Actor
-from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout, named
+from ..algos.ppo.batch import Carry, Decision, Minibatch, Rollout, Segment, named, taken
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.hook import KEY, Aux, CompiledHook
 from ..algos.ppo.network_jax import ActorCritic
@@ -40,6 +40,7 @@ class Batch(NamedTuple):
     learning_rate: Float[Array, ""]  # an array: a number would compile anew whenever it changes
     info: dict[str, Array]
     hooked: Any = None  # what a hook learns from, step after step
+    noise: Float[Array, "epochs n noise"] | None = None
 
 
 class PPOSystem(Generic[Config]):
@@ -121,7 +122,8 @@ class PPOSystem(Generic[Config]):
             info = {**info, **told}
         numbers = {name: floats(number) for name, number in named(info, self.names).items()}
         rate = floats(config.learning_rate(step))
-        return Batch(rollout, jnp.asarray(noise.order), rate, numbers, hooked), carry
+        entropy = None if noise.entropy is None else jnp.asarray(noise.entropy)
+        return Batch(rollout, jnp.asarray(noise.order), rate, numbers, hooked, entropy), carry
 
     def update(
         self,
@@ -135,19 +137,22 @@ class PPOSystem(Generic[Config]):
             given = policy, optimizers[hook.name], opt_states[hook.name]
             policy, hook_state, hooked = _over_batches(*given, hook.loss, batch.hooked)
             opt_states = {**opt_states, hook.name: hook_state}
-        taken, advantage = batch.rollout, learner_jax.advantages(batch.rollout, self.config)
-        returns, (observation, mask) = taken.value + advantage, taken.state
-        columns = Minibatch(observation, mask, taken.action, taken.log_prob, taken.value, returns, advantage)
-        steps = jax.tree.map(lambda column: jnp.asarray(column).reshape(-1, *column.shape[2:]), columns)
+        done, (advantage, returns) = batch.rollout, learner_jax.advantages(batch.rollout, self.config)
+        segment = (done.reward, done.terminated, done.truncated) if self.config.segments else None
+        columns = (*done.state, done.action, done.log_prob, done.value, returns, advantage, segment)
+        flat = lambda column: jnp.asarray(column).reshape(-1, *column.shape[2:])
+        *columns, segment = jax.tree.map(flat, columns)
+        steps = Minibatch(*columns, None if segment is None else Segment(*segment, jnp.asarray(done.last)))
         policy, opt_state, info = learner_jax.update_epochs(
             policy,
             optimizers[SOLE],
             opt_states[SOLE],
-            lambda index: jax.tree.map(lambda column: column[index], steps),
+            lambda index: taken(steps, index),
             batch.order,
             batch.learning_rate,
             self.actions,
             self.config,
+            batch.noise,
         )
         critic = {"explained_variance": losses_jax.explained_variance(steps.value, steps.returns)}
         return policy, {**opt_states, SOLE: opt_state}, {**info, **hooked, **batch.info, **critic}

@@ -6,12 +6,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..algos.ppo import learner_torch, losses_torch, rollout_numpy
 from ..algos.ppo.acting_torch import Actor
-from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout, named
+from ..algos.ppo.batch import Carry, Collected, Minibatch, Rollout, Segment, named, taken
 from ..algos.ppo.config import PPOConfig
 from ..algos.ppo.epochs_torch import over_epochs
 from ..algos.ppo.hook import KEY, Hook
@@ -39,6 +39,7 @@ class Batch(NamedTuple):
     learning_rate: float
     info: dict[str, float]
     hooked: Any = None  # what a hook learns from, step after step
+    noise: Float[Tensor, "epochs n noise"] | None = None
 
 
 class PPOSystem(Generic[Config]):
@@ -98,14 +99,19 @@ class PPOSystem(Generic[Config]):
     def tensors(self, batch: Collected) -> Batch:
         """With the advantages; one row for each step of each environment."""
         tensor = lambda array: None if array is None else torch.from_numpy(array)
+        flat = lambda column: None if column is None else column.flatten(0, 1)
         rollout = Rollout(None, *map(tensor, batch.rollout[1:]))
-        advantage = learner_torch.advantages(rollout, self.config)
-        returns, (observation, mask) = rollout.value + advantage, map(tensor, batch.rollout.state)
+        advantage, returns = learner_torch.advantages(rollout, self.config)
+        observation, mask = map(tensor, batch.rollout.state)
         columns = observation, mask, rollout.action, rollout.log_prob, rollout.value, returns, advantage
-        steps = Minibatch(*(None if column is None else column.flatten(0, 1) for column in columns))
+        segment = None
+        if self.config.segments:
+            segment = Segment(*map(flat, (rollout.reward, rollout.terminated, rollout.truncated)), rollout.last)
+        steps = Minibatch(*map(flat, columns), segment)
         critic = {"explained_variance": float(losses_torch.explained_variance(steps.value, steps.returns))}
         hooked = None if self.hook is None else type(batch.hooked)(*map(tensor, batch.hooked))
-        return Batch(steps, torch.from_numpy(batch.order), batch.learning_rate, {**batch.info, **critic}, hooked)
+        order, noise = tensor(batch.order), tensor(batch.noise)
+        return Batch(steps, order, batch.learning_rate, {**batch.info, **critic}, hooked, noise)
 
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return losses_torch.loss(policy, batch, self.actions, self.config)
@@ -125,7 +131,8 @@ class PPOSystem(Generic[Config]):
         hooked = {} if self.hook is None else _over_batches(steps[self.hook.name], given.hooked)
         for group in optimizers[SOLE].optimizer.param_groups:
             group["lr"] = given.learning_rate
-        info = over_epochs(lambda index: steps[SOLE](self._weighted(given.steps, index)), given.order, self.config)
+        step = lambda index, noise: steps[SOLE](self._weighted(given.steps, index, noise))
+        info = over_epochs(step, given.order, self.config, given.noise)
         return {**info, **hooked, **given.info}
 
     def update(self, policy: ActorCritic, optimizers: dict[str, Scheduled], batch: Batch) -> Info:
@@ -136,11 +143,12 @@ class PPOSystem(Generic[Config]):
         info = learner_torch.update_epochs(
             policy,
             optimizers[SOLE].optimizer,
-            lambda index: _taken(batch.steps, index),
+            lambda index: taken(batch.steps, index),
             batch.order,
             batch.learning_rate,
             self.actions,
             self.config,
+            batch.noise,
         )
         return {**info, **hooked, **batch.info}
 
@@ -162,14 +170,14 @@ class PPOSystem(Generic[Config]):
                 params, held[name], info = own[name](params, held[name], one)
                 return info
 
-            def once(index: Int[Tensor, " size"]) -> dict[str, Tensor]:
+            def once(index: Int[Tensor, " size"], noise: Float[Tensor, "size noise"] | None) -> dict[str, Tensor]:
                 nonlocal params, moments
-                params, moments, info = step(params, moments, self._weighted(batch.steps, index), rates)
+                params, moments, info = step(params, moments, self._weighted(batch.steps, index, noise), rates)
                 return info
 
             for name in own:
                 hooked = _over_batches(partial(own_once, name), batch.hooked)
-            info = over_epochs(once, batch.order, self.config)
+            info = over_epochs(once, batch.order, self.config, batch.noise)
             return PureState(params, {**held, SOLE: moments}), {**info, **hooked, **batch.info}
 
         return update
@@ -194,10 +202,12 @@ class PPOSystem(Generic[Config]):
         """The network as a system wants it computed."""
         return policy
 
-    def _weighted(self, steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:
+    def _weighted(
+        self, steps: Minibatch, index: Int[Tensor, " size"], noise: Float[Tensor, "size noise"] | None
+    ) -> Minibatch:
         """The steps with these numbers, their advantages normalised."""
-        batch = _taken(steps, index)
-        return batch._replace(advantage=learner_torch.normalized(batch.advantage, self.config))
+        batch = taken(steps, index)
+        return batch._replace(advantage=learner_torch.normalized(batch.advantage, self.config), noise=noise)
 
     def _collect(self, envs: Envs, policy: ActorCritic, buffer: Carry, step: int) -> tuple[Collected, Carry]:
         key = random.fold_in(self.key, step)
@@ -212,15 +222,10 @@ class PPOSystem(Generic[Config]):
             rollout, carry = rollout._replace(reward=reward, watched=None), carry._replace(aux=memory)
             info = {**info, **told}
         rate = self.config.learning_rate(step)
-        return Collected(rollout, noise.order, rate, named(info, self.names), hooked), carry
+        return Collected(rollout, noise.order, rate, named(info, self.names), hooked, noise.entropy), carry
 
 
 def _over_batches(step: Callable[[Any], Info], batches: Any) -> dict[str, float]:
     """`step(batch)` on every batch of a hook, and the means of what it gives."""
     infos = [step(type(batches)(*parts)) for parts in zip(*batches, strict=True)]
     return {name: float(torch.stack([torch.as_tensor(i[name]) for i in infos]).mean()) for name in infos[0]}
-
-
-def _taken(steps: Minibatch, index: Int[Tensor, " size"]) -> Minibatch:
-    """The steps with these numbers."""
-    return Minibatch(*(None if column is None else column[index] for column in steps))

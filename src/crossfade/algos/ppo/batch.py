@@ -3,6 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from .config import PPOConfig
+
+ENTROPY_KEY = 4
+"""What the noise of an entropy is drawn by, from the key of its update."""
+
 
 class Rollout(NamedTuple):
     """A fixed number of steps of every environment, time first."""
@@ -16,6 +23,7 @@ class Rollout(NamedTuple):
     terminated: Any  # the episode ended by the rules of the world
     truncated: Any  # it was cut off
     watched: Any = None  # by a hook: `hook.Watched`
+    last: Any = None  # (envs, o) what is seen after the last step, where segments are learned from
 
 
 class Seen(NamedTuple):
@@ -25,8 +33,17 @@ class Seen(NamedTuple):
     mask: Any  # (steps, envs, a), or None
 
 
+class Segment(NamedTuple):
+    """What advantages are computed from: all steps of some environments, time first, and what follows the last."""
+
+    reward: Any  # (n,)
+    terminated: Any
+    truncated: Any
+    last: Any  # (environments, o) as the network sees it
+
+
 class Minibatch(NamedTuple):
-    """Some steps of a rollout, in any order."""
+    """Some steps of a rollout, in any order; or all steps of some environments, time first."""
 
     observation: Any  # (n, o) as the network sees it
     mask: Any  # (n, a) legal actions, or None
@@ -35,6 +52,8 @@ class Minibatch(NamedTuple):
     value: Any  # (n,) by the critic that was there
     returns: Any  # (n,) what the critic learns
     advantage: Any  # (n,) what the policy's loss weighs a step by
+    segment: Segment | None = None  # then advantages and returns are computed from it in the loss
+    noise: Any = None  # (n, noise_dim) by which an entropy without a closed form is estimated
 
 
 class Noise(NamedTuple):
@@ -43,6 +62,7 @@ class Noise(NamedTuple):
     action: Any  # (steps, envs, noise_dim) from which actions are sampled: Gumbel or normal numbers
     start: Any  # (steps, envs, start_numbers) uniform: how the next episode begins if one ends at this step
     order: Any  # (epochs, steps * envs) permutations: which steps make up which minibatch
+    entropy: Any = None  # (epochs, steps * envs, noise_dim) for `Minibatch.noise`, one after another
 
 
 class Collected(NamedTuple):
@@ -53,6 +73,7 @@ class Collected(NamedTuple):
     learning_rate: float
     info: dict[str, float]  # about the episodes and the actions
     hooked: Any = None  # what a hook learns from
+    noise: Any = None  # `Noise.entropy`
 
 
 class Decision(NamedTuple):
@@ -72,6 +93,28 @@ class Carry(NamedTuple):
     episode_return: Any  # (envs,) of the episode that is under way
     episode_length: Any  # (envs,) int32
     aux: Any = None  # what a hook remembers
+
+
+def in_segments(environments: Any, config: PPOConfig) -> Any:
+    """The numbers of all steps in minibatches of whole segments, time first, of environments in this order."""
+    of_time = config.n_envs * np.arange(config.n_steps, dtype=np.int32)[None, :, None]
+    return (environments.reshape(config.minibatches, 1, -1) + of_time).reshape(-1)
+
+
+def ends(index: Any, envs: int, steps: int) -> Any:
+    """The environments of which these are all steps, time first."""
+    return index[-(len(index) // steps) :] % envs
+
+
+def taken(steps: Minibatch, index: Any) -> Minibatch:
+    """The steps with these numbers."""
+    take = lambda column: None if column is None else column[index]
+    *columns, segment, _ = steps
+    if segment is not None:
+        envs = len(segment.last)
+        last = segment.last[ends(index, envs, len(segment.reward) // envs)]
+        segment = Segment(*map(take, segment[:3]), last)
+    return Minibatch(*map(take, columns), segment)
 
 
 def named(info: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

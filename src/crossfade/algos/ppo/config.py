@@ -55,6 +55,23 @@ class PPOConfig(RunConfig):
     """Width of a hidden layer."""
     layers: Layers = 2
     """Hidden layers of the trunk that actor and critic share."""
+    apart: bool = False
+    """Actor and critic are networks of their own, each with these layers, instead of sharing them."""
+    activation: Literal["tanh", "relu", "swish"] = "tanh"
+    """Of every hidden layer."""
+    initial: Literal["orthogonal", "lecun", "lecun_uniform"] = "orthogonal"
+    """Weights at the start: see `Architecture`."""
+    advantage: Literal["gae", "lambda_return"] = "gae"
+    """What a step is weighed by: sum (gamma lambda)^k delta; or r + gamma v(s') - V(s) with the lambda-return v."""
+    segments: bool = False
+    """Minibatches are all steps of some environments, and advantages are computed anew in every gradient step by the
+    critic of the moment; else single steps, with the advantages by the critic that acted."""
+    join_first: bool = False
+    """The observations of a rollout join their statistics before its gradient steps; else the network learns on what it
+    saw."""
+    share_gradients: bool | None = None
+    """Each of several devices learns from its part of every minibatch, or from all of it; none shares gradient steps
+    that take longer than it takes the devices to meet."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,14 +80,43 @@ class PPOConfig(RunConfig):
                 f"minibatches: expected a divisor of n_envs * n_steps = {self.n_envs * self.n_steps}, "
                 f"got {self.minibatches}."
             )
-        for name, n in {"n_envs": self.n_envs, "n_envs * n_steps / minibatches": self.minibatch_size}.items():
+        if self.segments:
+            self._check_segments()
+        shared = {"n_envs": self.n_envs}
+        if self.share_gradients:
+            shared["n_envs * n_steps / minibatches"] = self.minibatch_size
+        for name, n in shared.items():
             if n % self.devices:
                 raise UsageError(f"devices: expected a divisor of {name} = {n}, got {self.devices}.")
 
+    def _check_segments(self) -> None:
+        if self.n_envs % self.minibatches:
+            raise UsageError(
+                f"minibatches: expected a divisor of n_envs = {self.n_envs}, got {self.minibatches}. With "
+                "segments=true a minibatch holds all steps of some environments."
+            )
+        if self.truncation == "bootstrap":
+            raise UsageError(
+                "segments=true: expected truncation=mask or truncation=terminal, got bootstrap. States in which "
+                "episodes are cut off are not kept, so that a later critic cannot value them."
+            )
+        if self.share_gradients:
+            raise UsageError(
+                "segments=true: expected share_gradients=none or false, got true. Advantages are normalised over whole "
+                "minibatches, in every gradient step."
+            )
+
+    @property
+    def samples_entropy(self) -> bool:
+        """Whether the entropy is estimated by noise."""
+        return False
+
     @property
     def architecture(self) -> Architecture:
-        """Of the network: a tanh trunk of `layers` times `hidden`, linear heads."""
-        return Architecture(trunk=(self.hidden,) * self.layers)
+        """Of the network: `layers` times `hidden`, common to actor and critic or each their own, and linear heads."""
+        layers = (self.hidden,) * self.layers
+        trunk, head = ((), layers) if self.apart else (layers, ())
+        return Architecture(trunk, head, self.activation, initial=self.initial)
 
     @property
     def minibatch_size(self) -> int:
@@ -121,6 +167,10 @@ class ContinuousPPOConfig(PPOConfig):
     """Actions are tanh of a normal number, instead of one that is clipped to [-1, 1]."""
     log_std: Literal["free", "state"] = "free"
     """Deviations of the normal numbers: parameters of their own, or outputs of the network."""
+    deviation: Literal["exp", "softplus"] = "exp"
+    """Deviations by the network's outputs x: exp(x), or softplus(x) + 0.001."""
+    entropy: Literal["normal", "squashed"] = "normal"
+    """What the entropy bonus is of: the normal number, exactly; or its tanh, estimated anew in every gradient step."""
     log_std_start: Annotated[float, Range(-20, 2)] = 0.0
     """Logarithm of the deviations at the start, if they are free."""
 
@@ -128,6 +178,14 @@ class ContinuousPPOConfig(PPOConfig):
         super().__post_init__()
         if self.floor:
             raise UsageError(f"floor: expected 0 where actions are numbers, got {self.floor}.")
+        if self.deviation == "softplus" and self.log_std != "state":
+            raise UsageError(f"deviation=softplus: expected log_std=state, got {self.log_std}.")
+        if self.entropy == "squashed" and not self.squashed:
+            raise UsageError("entropy=squashed: expected squashed=true, got false.")
+
+    @property
+    def samples_entropy(self) -> bool:
+        return self.entropy == "squashed"
 
 
 def continuous(config: PPOConfig) -> ContinuousPPOConfig:

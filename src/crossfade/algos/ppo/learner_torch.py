@@ -17,7 +17,7 @@ from .architecture import Architecture
 from .batch import Minibatch, Rollout
 from .config import PPOConfig, continuous
 from .epochs_torch import over_epochs
-from .gae_torch import gae
+from .gae_torch import estimates, normalized
 from .losses_torch import loss
 from .network_torch import ActorCritic
 
@@ -28,7 +28,8 @@ def make_actions(config: PPOConfig, space: ActionSpace) -> Distribution:
     """The action distribution of a world: categorical, or normal with the config's kind of deviations."""
     if isinstance(space, Discrete):
         return Categorical(space.n, config.floor)
-    return Gaussian(space.dim, continuous(config).squashed, continuous(config).log_std)
+    own = continuous(config)
+    return Gaussian(space.dim, own.squashed, own.log_std, own.deviation)
 
 
 def make_policy(
@@ -51,25 +52,9 @@ def make_optimizer(config: PPOConfig, policy: ActorCritic, names: Collection[str
     return torch.optim.Adam(own, lr=config.lr, eps=config.adam_eps)
 
 
-def advantages(rollout: Rollout, config: PPOConfig) -> Float[Tensor, "steps envs"]:
-    """The generalised advantage estimate of every step of a rollout."""
-    return gae(
-        rollout.reward,
-        rollout.value,
-        rollout.next_value,
-        rollout.terminated,
-        rollout.truncated,
-        config.gamma,
-        config.gae_lambda,
-        config.truncation,
-    )
-
-
-def normalized(advantage: Float[Tensor, " n"], config: PPOConfig) -> Float[Tensor, " n"]:
-    """(A - E A) / (sd(A) + 1e-8) over a minibatch, with the biased deviation; A itself if not so configured."""
-    if not config.normalize_advantages:
-        return advantage
-    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+def advantages(rollout: Rollout, config: PPOConfig) -> tuple[Float[Tensor, "steps envs"], Float[Tensor, "steps envs"]]:
+    """What every step of a rollout is weighed by, and the returns that the critic learns."""
+    return estimates(rollout.reward, rollout.value, rollout.next_value, rollout.terminated, rollout.truncated, config)
 
 
 def update(
@@ -80,10 +65,11 @@ def update(
     learning_rate: float,
     actions: Distribution,
     config: PPOConfig,
+    noise: Float[Tensor, "n noise"] | None = None,
 ) -> Info:
     """One gradient step on a minibatch, and the parts of its loss."""
     batch = minibatch(index)
-    batch = batch._replace(advantage=normalized(batch.advantage, config))
+    batch = batch._replace(advantage=normalized(batch.advantage, config), noise=noise)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     objective = lambda policy, batch: loss(policy, batch, actions, config)
@@ -98,11 +84,13 @@ def update_epochs(
     learning_rate: float,
     actions: Distribution,
     config: PPOConfig,
+    noise: Float[Tensor, "epochs n noise"] | None = None,
 ) -> dict[str, float]:
     """All gradient steps on a rollout, and the mean over them of the parts of the loss.
 
-    `minibatch` gives the steps of the rollout with these numbers. Once the policy has moved further than
-    `config.target_kl` the remaining minibatches are skipped; `gradient_steps` counts those that were not.
+    `minibatch` gives the steps of the rollout with these numbers, `noise` is `Noise.entropy`. Once the policy has
+    moved further than `config.target_kl` the remaining minibatches are skipped; `gradient_steps` counts those that were
+    not.
     """
-    step = lambda index: update(policy, optimizer, minibatch, index, learning_rate, actions, config)
-    return over_epochs(step, order, config)
+    step = lambda index, noise: update(policy, optimizer, minibatch, index, learning_rate, actions, config, noise)
+    return over_epochs(step, order, config, noise)

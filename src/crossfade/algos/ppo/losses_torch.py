@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from ...nn.distribution import Distribution
 from .batch import Minibatch
 from .config import PPOConfig
+from .gae_torch import estimates, normalized
 
 Scalar = Float[Tensor, ""]
 Vector = Float[Tensor, " n"]
@@ -34,16 +35,29 @@ def explained_variance(value: Vector, returns: Vector) -> Scalar:
     return torch.where(variance > 0, explained, 0)
 
 
+def revalued(batch: Minibatch, value: Vector, last: Float[Tensor, " envs"], config: PPOConfig) -> Minibatch:
+    """The minibatch with the advantages and returns by these values of its steps and after its segments."""
+    segment = batch.segment
+    assert segment is not None
+    rows = lambda column: column.detach().reshape(-1, len(last))
+    values, last = rows(value), last.detach()
+    following = torch.cat([values[1:], last[None]])
+    advantage, returns = estimates(rows(segment.reward), values, following, *map(rows, segment[1:3]), config)
+    return batch._replace(advantage=normalized(advantage.reshape(-1), config), returns=returns.reshape(-1))
+
+
 def loss(
     network: nn.Module, batch: Minibatch, actions: Distribution, config: PPOConfig
 ) -> tuple[Scalar, dict[str, Scalar]]:
     """Policy loss + value_coef * value loss - entropy_coef * entropy of a minibatch, and what to log about it.
 
-    `approx_kl` estimates KL(pi_old | pi) by E (r - 1 - log r) (Schulman 2020).
+    `approx_kl` estimates KL(pi_old | pi) by E (r - 1 - log r) (Schulman 2020). Advantages of segments are made here.
     """
     outputs, value = network(batch.observation)
+    if batch.segment is not None:
+        batch = revalued(batch, value, network(batch.segment.last)[1], config)
     outputs = actions.masked(outputs, batch.mask)
-    log_prob, entropies = actions.log_prob_and_entropy(outputs, batch.action)
+    log_prob, entropies = actions.log_prob_and_entropy(outputs, batch.action, batch.noise)
     log_ratio = log_prob - batch.log_prob
     surrogate = policy_loss(log_ratio, batch.advantage, config.clip)
     regression = value_loss(value, batch.value, batch.returns, config.clip_value)

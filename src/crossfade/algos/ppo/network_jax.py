@@ -1,4 +1,4 @@
-"""Actor and critic on a common trunk, in JAX. Twin: network_torch.py, with the same parameter names."""
+"""Actor and critic on a common trunk or apart, in JAX. Twin: network_torch.py, with the same parameter names."""
 
 from typing import Literal
 
@@ -25,7 +25,7 @@ class ActorCritic(eqx.Module):
     norms: tuple[eqx.nn.LayerNorm, ...]
     actor: tuple[RowsLinear, ...]
     critic: tuple[RowsLinear, ...]
-    activation: Literal["tanh", "relu"] = eqx.field(static=True)
+    activation: Literal["tanh", "relu", "swish"] = eqx.field(static=True)
 
     def __init__(self, observation_dim: int, actions: Distribution, architecture: Architecture):
         widths, head = architecture.trunk, architecture.head
@@ -33,8 +33,9 @@ class ActorCritic(eqx.Module):
         self.log_std = jnp.zeros(actions.n_free) if actions.n_free else None
         self.trunk = trunk([observation_dim, *widths], RowsLinear)
         self.norms = tuple(eqx.nn.LayerNorm(width) for width in (widths if architecture.layer_norm else ()))
-        self.actor = trunk([widths[-1], *head, actions.n_outputs - actions.n_free], RowsLinear)
-        self.critic = trunk([widths[-1], *head, 1], RowsLinear)
+        seen = architecture.seen(observation_dim)
+        self.actor = trunk([seen, *head, actions.n_outputs - actions.n_free], RowsLinear)
+        self.critic = trunk([seen, *head, 1], RowsLinear)
 
     def __call__(self, observation: Float[Array, "*n o"]) -> tuple[Float[Array, "*n outputs"], Float[Array, "*n"]]:
         h = observation
@@ -48,7 +49,7 @@ class ActorCritic(eqx.Module):
         return outputs, self._head(self.critic, h)[..., 0]
 
     def _phi(self, x: Float[Array, "*n i"]) -> Float[Array, "*n i"]:
-        return jax.nn.relu(x) if self.activation == "relu" else jnp.tanh(x)
+        return {"tanh": jnp.tanh, "relu": jax.nn.relu, "swish": jax.nn.silu}[self.activation](x)
 
     def _head(self, layers: tuple[RowsLinear, ...], h: Float[Array, "*n i"]) -> Float[Array, "*n outputs"]:
         for layer in layers[:-1]:

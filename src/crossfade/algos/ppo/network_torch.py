@@ -1,4 +1,4 @@
-"""Actor and critic on a common trunk, in torch. Twin: network_jax.py, with the same parameter names."""
+"""Actor and critic on a common trunk or apart, in torch. Twin: network_jax.py, with the same parameter names."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -26,8 +26,9 @@ class ActorCritic(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(actions.n_free)) if actions.n_free else None
         self.trunk = _layers(observation_dim, *widths)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (widths if architecture.layer_norm else ()))
-        self.actor = _layers(widths[-1], *head, actions.n_outputs - actions.n_free)
-        self.critic = _layers(widths[-1], *head, 1)
+        seen = architecture.seen(observation_dim)
+        self.actor = _layers(seen, *head, actions.n_outputs - actions.n_free)
+        self.critic = _layers(seen, *head, 1)
 
     def forward(self, observation: Float[Tensor, "*n o"]) -> tuple[Float[Tensor, "*n outputs"], Float[Tensor, "*n"]]:
         h = observation
@@ -41,7 +42,7 @@ class ActorCritic(nn.Module):
         return outputs, self._head(self.critic, h).squeeze(-1)
 
     def _phi(self, x: Float[Tensor, "*n i"]) -> Float[Tensor, "*n i"]:
-        return x.relu() if self.activation == "relu" else x.tanh()
+        return {"tanh": torch.tanh, "relu": torch.relu, "swish": nn.functional.silu}[self.activation](x)
 
     def _head(self, layers: Iterable[nn.Module], h: Float[Tensor, "*n i"]) -> Float[Tensor, "*n outputs"]:
         *hidden, last = layers

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from ...envs.world import BoundWorld, keeps_observations, told
@@ -16,13 +17,15 @@ from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from ...random.shuffling_jax import shuffled
 from .acting_jax import Actor
-from .batch import Carry, Noise, Rollout, Seen
+from .batch import ENTROPY_KEY, Carry, Noise, Rollout, Seen, in_segments
 from .config import PPOConfig
 from .hook import Watched
 from .learner_jax import Info
 
 Sums = dict[str, Any]
-"""What is added up over a rollout, by name; `told` holds what the world wants logged."""
+"""What is added up over a rollout, by name; `told` is what the world wants logged, in its order."""
+
+_AHEAD = 2**24  # bytes of beginnings that are computed before a rollout
 
 
 def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numbers: int) -> Noise:
@@ -31,14 +34,37 @@ def draw(key: PRNGKeyArray, config: PPOConfig, actions: Distribution, start_numb
     action, start, order = jax.random.split(key, 3)
     shape, devices = (config.n_steps, config.n_envs), config.devices
     numbers = {"gumbel": streams.gumbel, "normal": streams.normal}[actions.noise]
-    permutation = lambda epoch: shuffled(jax.random.fold_in(order, epoch), config.n_steps * config.n_envs)
+
+    def permutation(epoch: Array) -> Array:
+        own = jax.random.fold_in(order, epoch)
+        n = config.n_steps * config.n_envs
+        return in_segments(shuffled(own, config.n_envs), config) if config.segments else shuffled(own, n)
+
+    entropy = None
+    if config.samples_entropy:
+        of_steps = config.epochs, config.n_steps * config.n_envs, actions.noise_dim
+        entropy = streams.normal(jax.random.fold_in(key, ENTROPY_KEY), of_steps, config.dtype)
     share = -(-config.epochs // devices)
     own = sharing.number(devices) * share + jnp.arange(share)
     return Noise(
-        action=sharing.part(numbers(action, (*shape, actions.noise_dim), config.dtype), devices, axis=1),
-        start=sharing.part(streams.uniform(start, (*shape, start_numbers), "float32"), devices, axis=1),
+        action=_own(numbers, action, (*shape, actions.noise_dim), config.dtype, devices),
+        start=_own(streams.uniform, start, (*shape, start_numbers), "float32", devices),
         order=sharing.gather(jax.lax.map(permutation, own), devices)[: config.epochs],
+        entropy=entropy,
     )
+
+
+def _own(
+    numbers: Callable[..., Array], key: PRNGKeyArray, shape: tuple[int, int, int], dtype: str, devices: int
+) -> Float[Array, "steps envs n"]:
+    """Of the numbers of all environments, those of this device's."""
+    if devices == 1:
+        return numbers(key, shape, dtype)
+    steps, envs, n = shape
+    env = sharing.part(jnp.arange(envs, dtype=jnp.uint32), devices)
+    of_step, of_number = envs * n * np.arange(steps, dtype=np.uint32), np.arange(n, dtype=np.uint32)
+    places = of_step[:, None, None] + n * env[None, :, None] + of_number[None, None]
+    return numbers(key, places.shape, dtype, places)
 
 
 def collect(
@@ -52,15 +78,22 @@ def collect(
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
     The network sees observations normalised by the statistics as they were; the raw ones of this rollout join those of
-    the returned carry. `watch` is what a hook must know of states.
+    the returned carry, and are learned from by those if `config.join_first`. `watch` is what a hook must know
+    of states.
     """
     see = lambda raw: as_seen(raw, carry.statistics, config)
     value_of = lambda state: actor.value(see(envs.observe(state)))
     keeps, bootstraps = keeps_observations(envs.world), config.truncation == "bootstrap"
+    joins = config.normalize_observations
+    names: list[str] = []  # of what the world wants logged
+    # Where steps are dear, so is a beginning: all at once, unless they take much memory.
+    ahead = keeps and _bytes(jax.eval_shape(envs.begin, noise.start)) <= _AHEAD
+    starts = envs.begin(noise.start) if ahead else noise.start
 
-    def step(now: Carry, noise: tuple[Array, Array]) -> tuple[Carry, tuple[Rollout, Sums, Any]]:
+    def step(now: Carry, given: tuple[Array, Any]) -> tuple[Carry, tuple[Rollout, Sums, Any]]:
+        noise, fresh = given
         raw, mask = envs.observe(now.state), envs.mask(now.state)
-        action, executed, log_prob, value = actor.act(see(raw), mask, noise[0])
+        action, executed, log_prob, value = actor.act(see(raw), mask, noise)
         after, outcome = envs.step(now.state, executed)
         reward, ended = outcome.reward.astype(value.dtype), outcome.terminated | outcome.truncated
         episode_return, episode_length = now.episode_return + reward, now.episode_length + 1
@@ -70,12 +103,14 @@ def collect(
             "episode_length": jnp.where(ended, episode_length, 0).sum(),
         }
         if jnp.issubdtype(action.dtype, jnp.integer):
-            chosen = jax.nn.one_hot(action, noise[0].shape[-1], dtype=bool)
+            chosen = jax.nn.one_hot(action, noise.shape[-1], dtype=bool)
             legal = jnp.ones_like(chosen) if mask is None else mask
             sums |= {"legal": legal.sum(0), "taken": (chosen & legal).sum(0)}
         if mask is not None:
             sums["illegal"] = (~jnp.take_along_axis(mask, action[:, None], 1)).sum()
-        sums["told"] = {name: numbers.sum() for name, numbers in told(outcome).items()}
+        if numbers := told(outcome):  # one sum of many columns instead of many sums
+            names[:] = numbers
+            sums["told"] = jnp.stack([column.astype(value.dtype) for column in numbers.values()]).sum(-1)
         taken = Rollout(
             state=Seen(raw, mask) if keeps else now.state,
             action=action,
@@ -88,8 +123,8 @@ def collect(
             watched=None if watch is None else Watched(watch(now.state), watch(after)),
         )
         following = Carry(
-            state=_where(ended, envs.begin(noise[1]), after),
-            statistics=normalizer.merge(now.statistics, raw) if config.normalize_observations else now.statistics,
+            state=_where(ended, fresh if ahead else envs.begin(fresh), after),
+            statistics=normalizer.merge(now.statistics, raw) if joins and not keeps else now.statistics,
             episode_return=jnp.where(ended, 0, episode_return),
             episode_length=jnp.where(ended, 0, episode_length),
         )
@@ -97,7 +132,10 @@ def collect(
 
     nothing = normalizer.start(envs.world.observation_dim, config.dtype)
     begun = carry._replace(statistics=nothing, aux=None)
-    after, (taken, sums, final) = jax.lax.scan(step, begun, (noise.action, noise.start))
+    after, (taken, sums, final) = jax.lax.scan(step, begun, (noise.action, starts))
+    if joins and keeps:  # all at once
+        rows = taken.state.observation
+        after = after._replace(statistics=normalizer.merge(nothing, rows.reshape(-1, rows.shape[-1])))
     after = after._replace(statistics=_joined(carry.statistics, after.statistics, config), aux=carry.aux)
     taken = taken._replace(next_value=jnp.concatenate([taken.value[1:], value_of(after.state)[None]]))
     if bootstraps and keeps:
@@ -106,7 +144,9 @@ def collect(
         step_again = lambda state, action: envs.step(state, actor.actions.executed(action))[0]
         again = taken.state, taken.action
         taken = taken._replace(next_value=_values_where_cut_off(taken, again, lambda it: value_of(step_again(*it))))
-    return taken, after, _info(taken, sums, config.devices)
+    if config.segments:
+        taken = taken._replace(last=envs.observe(after.state))
+    return taken, after, _info(taken, sums, names, config.devices)
 
 
 def as_seen(raw: Float[Array, "*n o"], statistics: Statistics, config: PPOConfig) -> Float[Array, "*n o"]:
@@ -143,23 +183,29 @@ def _joined(before: Statistics, seen: Statistics, config: PPOConfig) -> Statisti
     return reduce(normalizer.join, sharing.gather_list(seen, config.devices), before)
 
 
-def _info(rollout: Rollout, sums: Sums, devices: int) -> Info:
+def _info(rollout: Rollout, sums: Sums, names: list[str], devices: int) -> Info:
     """Means over the steps, and over the episodes that ended; of each discrete action, the share of the steps in which
     it was legal that took it. 0 where there were none."""
     dtype = rollout.value.dtype
-    sums = sharing.total(jax.tree.map(lambda column: column.sum(0).astype(dtype), sums), devices)
+    sums = jax.tree.map(lambda column: column.sum(0).astype(dtype), sums)
+    sums = sharing.total({**sums, "reward": rollout.reward.mean()}, devices)
     ended = jnp.maximum(sums["episodes"], 1)
     info = {
-        "mean_reward": sharing.mean(rollout.reward.mean(), devices),
+        "mean_reward": sums["reward"] / devices,
         "mean_episode_return": sums["episode_return"] / ended,
         "mean_episode_length": sums["episode_length"] / ended,
         "episodes": sums["episodes"],
-        **{name: number / (rollout.value.size * devices) for name, number in sums["told"].items()},
     }
+    if names:
+        info |= zip(names, sums["told"] / (rollout.value.size * devices), strict=True)
     if "legal" in sums:
         shares = sums["taken"] / jnp.maximum(sums["legal"], 1)
         info |= {f"action_{i}": share for i, share in enumerate(shares)}
     return info | ({"illegal": sums["illegal"]} if "illegal" in sums else {})
+
+
+def _bytes(shapes: PyTree) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def _where(condition: Bool[Array, " n"], yes: PyTree, no: PyTree) -> PyTree:

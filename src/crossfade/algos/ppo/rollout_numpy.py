@@ -10,7 +10,7 @@ from ...nn.distribution import Distribution
 from ...nn.normalizer_numpy import Statistics, merge, normalize
 from ...random import random_numpy as random
 from ...random.shuffling_numpy import shuffled
-from .batch import Carry, Decision, Noise, Rollout, Seen
+from .batch import ENTROPY_KEY, Carry, Decision, Noise, Rollout, Seen, in_segments
 from .config import PPOConfig
 from .hook import Watched
 
@@ -28,10 +28,21 @@ def draw(key: np.ndarray, config: PPOConfig, actions: Distribution, start_number
     """The randomness of one update, from its key."""
     action, start, order = random.split(key, 3)
     shape, numbers = (config.n_steps, config.n_envs), {"gumbel": random.gumbel, "normal": random.normal}
+    n = shape[0] * shape[1]
+
+    def permutation(epoch: int) -> np.ndarray:
+        own = random.fold_in(order, epoch)
+        return in_segments(shuffled(own, config.n_envs), config) if config.segments else shuffled(own, n)
+
+    entropy = None
+    if config.samples_entropy:
+        of_steps = config.epochs, n, actions.noise_dim
+        entropy = random.normal(random.fold_in(key, ENTROPY_KEY), of_steps, config.dtype)
     return Noise(
         numbers[actions.noise](action, (*shape, actions.noise_dim), config.dtype),
         random.uniform(start, (*shape, start_numbers), "float32"),
-        np.stack([shuffled(random.fold_in(order, e), shape[0] * shape[1]) for e in range(config.epochs)]),
+        np.stack([permutation(epoch) for epoch in range(config.epochs)]),
+        entropy,
     )
 
 
@@ -46,13 +57,14 @@ def collect(
     """`config.n_steps` steps of every environment; what goes on to the next update; means to log.
 
     The network sees observations normalised by the statistics as they were; the raw ones of this rollout join those of
-    the returned carry. `watch` is what a hook must know of states.
+    the returned carry, and are learned from by those if `config.join_first`. `watch` is what a hook must know
+    of states.
     """
     steps, statistics = [], carry.statistics
     returns, lengths = carry.episode_return, carry.episode_length
     finished = np.zeros(3)  # episodes, and the sums of their returns and lengths
     means: dict[str, list[float]] = {}  # by step, of what the world wants logged
-    see = lambda raw: as_seen(raw, carry.statistics, config)
+    see, bootstraps = lambda raw: as_seen(raw, carry.statistics, config), config.truncation == "bootstrap"
 
     for t in range(config.n_steps):
         raw, mask = envs.observe().astype(config.dtype), envs.mask()
@@ -65,10 +77,10 @@ def collect(
         for name, numbers in told(outcome).items():
             means.setdefault(name, []).append(float(numbers.mean()))
         after = np.zeros_like(before)
-        if truncated.any() or t == config.n_steps - 1:
+        if bootstraps and truncated.any():
             after = actor.value(see(envs.observe().astype(config.dtype)))
         watched = None if watch is None else Watched(watched, watch(envs.state))
-        seen = Seen(observation, mask)
+        seen = Seen(raw if config.join_first else observation, mask)
         steps.append(Rollout(seen, action, log_prob, before, after, reward, terminated, truncated, watched))
         if config.normalize_observations:
             statistics = merge(statistics, raw)
@@ -78,12 +90,19 @@ def collect(
             returns, lengths = np.where(ended, 0, returns).astype(config.dtype), np.where(ended, 0, lengths)
             envs.restart(ended, noise.start[t])
 
-    seen, *others, watched = zip(*steps, strict=True)
+    seen, *others, watched, _ = zip(*steps, strict=True)
     rollout = Rollout(Seen(*map(_stacked, zip(*seen, strict=True))), *map(np.stack, others))
+    # The state after a step is the next step's state, unless the episode was cut off there.
+    following = np.concatenate([rollout.value[1:], actor.value(see(envs.observe().astype(config.dtype)))[None]])
+    next_value = np.where(rollout.truncated, rollout.next_value, following) if bootstraps else following
+    rollout = rollout._replace(next_value=next_value)
+    if config.join_first:
+        see = lambda raw: as_seen(raw, statistics, config)
+        rollout = rollout._replace(state=rollout.state._replace(observation=see(rollout.state.observation)))
+    if config.segments:
+        rollout = rollout._replace(last=see(envs.observe().astype(config.dtype)))
     if watch is not None:
         rollout = rollout._replace(watched=Watched(*map(np.stack, zip(*watched, strict=True))))
-    # The state after a step is the next step's state, unless the episode was cut off there.
-    rollout.next_value[:-1] = np.where(rollout.truncated, rollout.next_value, np.roll(rollout.value, -1, 0))[:-1]
     info = _info(rollout, finished, noise.action.shape[-1]) | {name: float(np.mean(of)) for name, of in means.items()}
     return rollout, Carry(envs.state, statistics, returns, lengths.astype(np.int32), carry.aux), info
 

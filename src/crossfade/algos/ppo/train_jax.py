@@ -14,7 +14,7 @@ from ...nn.normalizer_jax import Statistics
 from ...optim import sharing_jax as sharing
 from ...optim.sharing_jax import EVERYWHERE, SHARED
 from .acting_jax import Actor
-from .batch import Carry, Minibatch, Rollout
+from .batch import Carry, Minibatch, Rollout, Seen, Segment, ends
 from .config import PPOConfig
 from .hook import KEY, CompiledHook
 from .learner_jax import Info, advantages, make_actions, update_epochs
@@ -77,9 +77,10 @@ def train(
                 )
                 rollout, after = rollout._replace(reward=reward, watched=None), after._replace(aux=aux)
                 about = {**about, **told}
-            minibatch, critic = minibatch_of(envs, rollout, carry.statistics, config)
+            statistics = (after if config.join_first else carry).statistics
+            minibatch, critic = minibatch_of(envs, rollout, statistics, config)
             policy, opt_state, info = update_epochs(
-                policy, tx, opt_state, minibatch, noise.order, rate, actions, config
+                policy, tx, opt_state, minibatch, noise.order, rate, actions, config, noise.entropy
             )
             return (policy, opt_state, after), {**info, **about, **critic}
 
@@ -99,17 +100,25 @@ def minibatch_of(
 
     Most worlds do not keep observations: states are kept, which are small, and observations made again from them.
     """
-    advantage = advantages(rollout, config)
-    returns = rollout.value + advantage
+    advantage, returns = advantages(rollout, config)
     columns = rollout.state, rollout.action, rollout.log_prob, rollout.value, returns, advantage
-    gathered = sharing.gather(columns, config.devices, axis=1)
+    segment, last = None, sharing.gather(rollout.last, config.devices)
+    if config.segments:
+        segment = rollout.reward, rollout.terminated, rollout.truncated
+    gathered = sharing.gather((*columns, segment), config.devices, axis=1)
     steps = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), gathered)  # steps and environments on one axis
+    keeps, see = keeps_observations(envs.world), lambda raw: as_seen(raw, statistics, config)
+    if keeps:
+        (raw, mask), *others = steps
+        steps = Seen(see(raw), mask), *others
 
     def minibatch(index: Int[Array, " size"]) -> Minibatch:
         take = lambda column: column.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
-        state, *others = jax.tree.map(take, steps)
-        raw, mask = state if keeps_observations(envs.world) else (envs.observe(state), envs.mask(state))
-        return Minibatch(as_seen(raw, statistics, config), mask, *others)
+        state, *others, segment = jax.tree.map(take, steps)
+        seen, mask = state if keeps else (see(envs.observe(state)), envs.mask(state))
+        if segment is not None:
+            segment = Segment(*segment, see(last[ends(index, config.n_envs, config.n_steps)]))
+        return Minibatch(seen, mask, *others, segment)
 
     value, returns = steps[3:5]
     return minibatch, {"explained_variance": explained_variance(value, returns)}

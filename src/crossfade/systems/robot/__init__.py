@@ -56,7 +56,7 @@ RECORD = System(
             "eval_every=500",
             "checkpoint_every=500",
         ),
-        # The settings of Brax's PPO as far as ours has them: docs/robot_brax.md.
+        # PPO as Brax has it: docs/robot_brax.md.
         "brax": (
             "n_envs=128",
             "n_steps=40",
@@ -69,6 +69,13 @@ RECORD = System(
             "lr_final=3e-4",
             "adam_eps=1e-8",
             "clip_norm=none",
+            "segments=true",
+            "advantage=lambda_return",
+            "join_first=true",
+            "apart=true",
+            "initial=lecun_uniform",
+            "deviation=softplus",
+            "entropy=squashed",
             "eval_every=500",
             "checkpoint_every=500",
         ),

@@ -41,6 +41,8 @@ AS_BRAX = "level 3 and 4: jax_full, Brax's settings"
 BY_BRAX = BRAX, BRAX + ALONE, BRAX + SHARED, LEVEL_2_BRAX
 MUJOCO = ", mujoco"
 TORCH, PURE = "torch", "torch_pure"
+UPDATES = 20
+"""Updates in a compiled call, as a run of ours makes them (`chunk`); Brax's PPO is given as many."""
 SIZES = ("env.model=sprig11", "n_envs=64", "n_steps=20", "minibatches=8", "epochs=4", "hidden=64")
 BRAX_WORDS = tuple(
     word for word in RECORD.presets["brax"] if word.split("=")[0] not in {"steps", *(w.split("=")[0] for w in SIZES)}
@@ -52,7 +54,7 @@ def _ppo(*words: str) -> dict[str, Any]:
     return {"kind": "ppo", "words": [*SIZES, *words]}
 
 
-def _shared(name: str, *words: str, updates: int = 5) -> Contenders:
+def _shared(name: str, *words: str, updates: int = UPDATES) -> Contenders:
     """jax_full with its robots shared among the cores; several updates in a compiled call."""
     request = {**_ppo("mode=jax_full", *words, f"devices={CORES}"), "updates": updates, "cores": CORES}
     return {name + SHARED: request} if CORES in (2, 4, 8) else {}
@@ -60,10 +62,10 @@ def _shared(name: str, *words: str, updates: int = 5) -> Contenders:
 
 def _compiled(name: str, *words: str) -> Contenders:
     """The same, and with all cores, and with one."""
-    return both(name, {**_ppo("mode=jax_full", *words), "updates": 5}) | _shared(name, *words)
+    return both(name, {**_ppo("mode=jax_full", *words), "updates": UPDATES}) | _shared(name, *words)
 
 
-def _brax(*words: str, updates: int = 5) -> dict[str, Any]:
+def _brax(*words: str, updates: int = UPDATES) -> dict[str, Any]:
     """Brax's PPO; several updates in a compiled call."""
     return {**_ppo("trainer=brax", *BRAX_WORDS, *words), "kind": "brax", "updates": updates}
 

@@ -52,7 +52,7 @@ def network_factory(config: RobotConfig) -> Callable[..., Any]:
         networks.make_ppo_networks,
         policy_hidden_layer_sizes=sizes,
         value_hidden_layer_sizes=sizes,
-        activation=linen.tanh,
+        activation=getattr(linen, config.activation),
     )
 
 

@@ -26,6 +26,14 @@ AS_BRAX: dict[str, Any] = {
     "clip_value": None,
     "target_kl": None,
     "adam_eps": 1e-8,
+    "segments": True,
+    "advantage": "lambda_return",
+    "join_first": True,
+    "apart": True,
+    "initial": "lecun_uniform",
+    "deviation": "softplus",
+    "entropy": "squashed",
+    "share_gradients": None,
     "curriculum": False,
 }
 """What Brax's PPO does in any case, as settings of ours."""
@@ -87,7 +95,7 @@ class RobotConfig(ContinuousPPOConfig):
             )
         devices = 1
         if level == 4:
-            devices = math.gcd(self.devices if self.devices > 1 else cores(), self.n_envs, self.minibatch_size)
+            devices = math.gcd(self.devices if self.devices > 1 else cores(), self.n_envs)
         given = {"mode": mode, "devices": devices, "env": replace(self.env, callback=level == 2), "level": None}
         for name, value in given.items():
             object.__setattr__(self, name, value)  # before anything has seen the config
@@ -99,11 +107,6 @@ class RobotConfig(ContinuousPPOConfig):
         if wrong:
             raise UsageError(
                 f"trainer=brax: expected what Brax's PPO does: say {' '.join(wrong)}, or begin with --preset brax."
-            )
-        if self.n_envs % self.minibatches:
-            raise UsageError(
-                f"minibatches: expected a divisor of n_envs = {self.n_envs}, got {self.minibatches}. Brax puts whole "
-                "rollouts of an environment into a minibatch."
             )
 
     @property

@@ -19,7 +19,7 @@ from ...envs.robot.params import Settings
 from ...envs.world import BoundWorld
 from ...parity.twin import Twin
 from ...random import random_numpy as random
-from . import RANDOMISED
+from . import RANDOMISED, RECORD
 from .config import RobotConfig
 
 SMALL = (
@@ -65,10 +65,12 @@ def robot(*words: str) -> Twin:
     def batch(i: int) -> Taught:
         """All steps of a rollout of another policy, so that ratios are away from 1 and values from the old ones."""
         collected = ours.collect(actor, start, i)[0]
-        steps = ours.tensors(collected).steps
-        steps = steps._replace(advantage=learner_torch.normalized(steps.advantage, config))
+        given = ours.tensors(collected)
+        noise = None if given.noise is None else given.noise[0]
+        advantage = learner_torch.normalized(given.steps.advantage, config)
+        steps = given.steps._replace(advantage=advantage, noise=noise)
         hooked = None if config.style is None else Transitions(*(rows[0] for rows in collected.hooked))
-        return Taught(Minibatch(*(None if field is None else np.asarray(field) for field in steps)), hooked)
+        return Taught(_arrays(steps), hooked)
 
     shape = ENV_STEPS, config.n_envs, ours.world.action_space.dim  # pyright: ignore[reportAttributeAccessIssue]
     return Twin(
@@ -88,6 +90,24 @@ def robot(*words: str) -> Twin:
         actions=np.random.default_rng(0).uniform(-1, 1, shape),
         rollout=(lambda p, key: _host_rollout(config, p, key), lambda p, key: _compiled_rollout(config, p, key)),
     )
+
+
+def styled() -> Twin:
+    """With a style: `crossfade parity crossfade.systems.robot.twin:styled`."""
+    return robot("style=amp")
+
+
+def as_brax() -> Twin:
+    """With PPO as Brax has it: `crossfade parity crossfade.systems.robot.twin:as_brax`."""
+    given = {word.split("=")[0] for word in SMALL} | {"steps"}
+    return robot(*(word for word in RECORD.presets["brax"] if word.split("=")[0] not in given))
+
+
+def _arrays(tree: Any) -> Any:
+    """The same in NumPy."""
+    if isinstance(tree, tuple):
+        return type(tree)(*map(_arrays, tree))
+    return None if tree is None else np.asarray(tree)
 
 
 def _forward(policy: Any, batch: Taught) -> tuple[Any, ...]:
@@ -134,7 +154,7 @@ def _host_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
 
 
 def _compiled_rollout(config: RobotConfig, policy: Any, key: Any) -> dict[str, Any]:
-    return _rollout_program(replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype)))(policy, key)
+    return _rollout_program(replace(config, mode="jax_full", dtype=str(policy.critic[0].weight.dtype)))(policy, key)
 
 
 @cache
@@ -168,6 +188,6 @@ def _rollout_program(config: RobotConfig) -> Callable[[Any, Any], dict[str, Any]
 
 def _trajectory(rollout: Any, carry: Any) -> dict[str, Any]:
     """All that was done, and the robots and statistics after it; what was seen is kept in two ways."""
-    done = {name: value for name, value in rollout._asdict().items() if name not in ("state", "watched")}
+    done = {name: value for name, value in rollout._asdict().items() if name not in ("state", "watched", "last")}
     memory = {} if carry.aux is None else {"memory": carry.aux}
     return {**done, "robots": carry.state, "statistics": carry.statistics, **memory}
