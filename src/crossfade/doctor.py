@@ -151,7 +151,7 @@ def _examine_pair(
 ) -> "tuple[Mapping | Failure, Report | Failure]":
     import torch
 
-    from .loading import load_attribute
+    from .loading import load_attribute, users_line
     from .parity import check
 
     name = f"{torch_name} = {jax_name}"
@@ -162,8 +162,9 @@ def _examine_pair(
         mapping, jax_x = _match(module, model, x, _layouts(x, inputs[1]))
         return mapping, check(_twin(name, module, model, mapping, x, jax_x), levels="forward", bisect=True)
     except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
-        lines = [str(error) if isinstance(error, CrossfadeError) else f"{type(error).__name__}: {error}"]
-        failure = Failure(name, "\n".join([*lines, *getattr(error, "__notes__", ())]))
+        told = isinstance(error, CrossfadeError)
+        words = str(error) if told else f"{type(error).__name__}: {error}{users_line(error)}"
+        failure = Failure(name, "\n".join([words, *getattr(error, "__notes__", ())]))
         return failure, failure
 
 

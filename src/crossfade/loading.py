@@ -1,9 +1,11 @@
 """Loading what the user names as MODULE:ATTR."""
 
 import importlib
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from .errors import CrossfadeError, UsageError, UserCodeError, nearest
@@ -37,7 +39,8 @@ def load_attribute(target: str, kind: type | tuple[type, ...] | None = None) -> 
     if callable(value):
         value = theirs(module_name, f"calling {target}", value)
     if not isinstance(value, kind):
-        raise UsageError(f"{target!r}: expected {kind}, or a function that makes one; got {type(value)}.")
+        kinds = " or ".join(each.__qualname__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        raise UsageError(f"{target!r}: expected a {kinds}, or a function that makes one; got {type(value).__name__}.")
     return value
 
 
@@ -46,17 +49,47 @@ def theirs(module: str, doing: str, call: Callable[[], Any]) -> Any:
     if module.partition(".")[0] == __package__:
         return call()
     try:
-        return call()
+        with redirect_stdout(sys.stderr):  # standard output is for results, which programs read
+            return call()
     except (CrossfadeError, ModuleNotFoundError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())[:300]
-        raise UserCodeError(f"{doing} failed: {type(error).__name__}: {said}{_place(error)}. Mend it there.") from error
+        raise _as_theirs(error, doing, users_line(error) or _last_line(error)) from error
 
 
-def _place(error: BaseException) -> str:
-    """The line of code that raised an error, or that cannot be read."""
+@contextmanager
+def running_theirs(doing: str) -> Iterator[None]:
+    """Around our own work that calls the user's code: an error that comes through a line of theirs is theirs."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (CrossfadeError, ModuleNotFoundError, MemoryError):
+        raise
+    except Exception as error:
+        if line := users_line(error):
+            raise _as_theirs(error, doing, line) from error
+        raise
+
+
+def _as_theirs(error: BaseException, doing: str, line: str) -> UserCodeError:
+    said = " ".join(str(error).split())[:300]
+    return UserCodeError(f"{doing} failed: {type(error).__name__}: {said}{line}. Mend it there.")
+
+
+def users_line(error: BaseException) -> str:
+    """The last line of the user's that led to an error, or that cannot be read; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _in_library(frame.filename)]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _last_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _in_library(file: str) -> bool:
+    """Whether a line belongs to Python, to an installed package or to crossfade, and not to the user."""
+    ours, python = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep
+    return file.startswith(("<", ours, python)) or f"{os.sep}site-packages{os.sep}" in file

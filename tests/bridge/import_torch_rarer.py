@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.distributions as D
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
@@ -170,5 +171,23 @@ RARER: dict[str, tuple[Any, ...]] = {
     "a complex number of Python's": (lambda x: (torch.fft.ifft(torch.fft.fft(x) * (0.5 + 2j)) * 1j).real, n(3, 8)),
     "rfft2": (lambda x: torch.fft.rfft2(x, norm="ortho").imag, n(4, 6)),
     "power spectrum": (lambda x: (torch.fft.rfft(x, dim=0) * torch.fft.rfft(x, dim=0).conj()).real, n(8, 2)),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2.5, mode="bicubic"), n(2, 3, 4, 5)),
+    "bicubic, corners": (lambda x: F.interpolate(x, (3, 9), mode="bicubic", align_corners=True), n(1, 2, 5, 5)),
     "angle": (lambda x: torch.fft.rfft(x).angle(), n(8)),
+}
+
+SHAPES = torch.tensor([0.05, 0.3, 0.9, 1.0, 2.5, 7.9, 8.1, 12.0, 40.0, 300.0]).double()  # every formula of torch's
+
+
+def by_hand(a: Tensor) -> Tensor:
+    """Dirichlet, as it can be imported."""
+    x = D.Gamma(a, torch.ones_like(a)).rsample()
+    return x / x.sum(-1, keepdim=True)
+
+
+GAMMAS: dict[str, tuple[Any, ...]] = {
+    "gamma": (lambda a, b: D.Gamma(a, b).rsample((7,)), SHAPES, SHAPES.flip(0)),
+    "chi2": (lambda a: D.Chi2(a).rsample((5,)), SHAPES),
+    "student": (lambda a: D.StudentT(a, a, a).rsample((5,)), SHAPES + 2),
+    "dirichlet by hand": (by_hand, SHAPES.view(5, 2)),
 }

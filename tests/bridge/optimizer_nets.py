@@ -40,13 +40,15 @@ def make_module():
     return NetTorch().double()
 
 
-def train_torch(module, optimizer, start, stop, *, clip_norm=None, scheduler=None):
+def train_torch(module, optimizer, start, stop, *, clip_norm=None, clip_value=None, scheduler=None):
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for x, y in zip(torch.from_numpy(INPUTS[start:stop]), torch.from_numpy(TARGETS[start:stop]), strict=True):
         optimizer.zero_grad()
         (module(x) - y).square().mean().backward()
         if clip_norm is not None:
             nn.utils.clip_grad_norm_(parameters, clip_norm)
+        if clip_value is not None:
+            nn.utils.clip_grad_value_(parameters, clip_value)
         optimizer.step()
         if scheduler is not None:
             scheduler.step()

@@ -65,13 +65,15 @@ def tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     return {k: torch.from_numpy(v) for k, v in batch.items()}
 
 
-def torch_steps(net, optimizer, data, clip_norm=None, scheduler=None, loss=torch_loss):
+def torch_steps(net, optimizer, data, clip_norm=None, scheduler=None, loss=torch_loss, clip_value=None):
     """The reference: plain torch."""
     for batch in data:
         optimizer.zero_grad()
         loss(net, tensors(batch)).backward()
         if clip_norm is not None:
             nn.utils.clip_grad_norm_(net.parameters(), clip_norm)
+        if clip_value is not None:
+            nn.utils.clip_grad_value_(net.parameters(), clip_value)
         optimizer.step()
         if scheduler is not None:
             scheduler.step()

@@ -34,6 +34,23 @@ def test_one_line_in_place_of_five(x64):
     assert {row.quantity for row in step.proof} == {"loss", "gradient", "parameters", "moments", "buffers"}
 
 
+def test_every_number_of_a_gradient_is_clipped(x64):
+    net, optimizer, _ = make()
+    reference, reference_optimizer = copy.deepcopy((net, optimizer))
+    unclipped, unclipped_optimizer = copy.deepcopy((net, optimizer))
+    data = batches(8)
+    step = cf.accelerate(torch_loss, net, optimizer, clip_value=0.01)
+    for batch in data[:4]:
+        step(batch)
+    step.clip_value = 0.002
+    step.epoch(data[4:])
+    torch_steps(reference, reference_optimizer, data[:4], clip_value=0.01)
+    torch_steps(reference, reference_optimizer, data[4:], clip_value=0.002)
+    torch_steps(unclipped, unclipped_optimizer, data)
+    assert distance(net, reference) <= 1e-12 < 1e-3 < distance(net, unclipped)
+    assert_same_optimizer(optimizer, reference_optimizer)
+
+
 def test_the_proof_in_float32_says_rounding():
     net, optimizer, _ = make(dtype=torch.float32)
     step = cf.accelerate(torch_loss, net, optimizer)
@@ -98,7 +115,17 @@ def by_a_name(agent, batch):
     return torch_loss(getattr(agent, "ne" + "ts")["net"], batch)
 
 
+class LossModule(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, batch):
+        return torch_loss(self.net, batch)
+
+
 WAYS = {
+    "a module that gives the loss": lambda net: (LossModule(net), net),
     "given": lambda net: (torch_loss, net),
     "given in a list": lambda net: (lambda nets, batch: torch_loss(nets[0], batch), [net]),
     "given in a dict": lambda net: (lambda nets, batch: torch_loss(nets["net"], batch), {"net": net}),
@@ -111,7 +138,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", few(WAYS, "in a closure, elsewhere", "in an object", "with info"))
+@pytest.mark.parametrize(
+    "way", few(WAYS, "a module that gives the loss", "in a closure, elsewhere", "in an object", "with info")
+)
 def test_a_loss_may_get_at_its_module_in_any_way(way, x64):
     net, optimizer, _ = make()
     reference, reference_optimizer = copy.deepcopy((net, optimizer))
@@ -122,6 +151,18 @@ def test_a_loss_may_get_at_its_module_in_any_way(way, x64):
         if way == "with info":
             torch.testing.assert_close(result[1]["mean"], torch.tensor(batch["x"]).mean(), rtol=1e-12, atol=0)
     assert distance(net, reference) <= 1e-12
+
+
+def test_a_loss_that_gives_many_results_is_replaced_by_a_step_that_does(x64):
+    net, optimizer, _ = make()
+    loss = lambda batch: (torch_loss(net, batch), batch["x"].mean(), net(batch["x"]).detach())
+    data = batches(4)
+    step = cf.accelerate(loss, net, optimizer)
+    expected = loss({name: torch.from_numpy(array) for name, array in data[0].items()})
+    for found, right in zip(step(data[0]), expected, strict=True):
+        torch.testing.assert_close(found, right.detach(), rtol=1e-12, atol=1e-12)
+    values, means, outputs = step.epoch(data[1:])
+    assert values.shape == means.shape == (3,) and outputs.shape[0] == 3
 
 
 def test_a_jax_loss_by_hand_reads_torchs_names(x64):

@@ -106,6 +106,19 @@ def test_training_continues_exactly_in_every_library(library, x64):
     assert difference(numbers(net, optimizer), numbers(expected, reference)) <= 1e-12
 
 
+def test_clipping_of_every_number_continues_exactly(x64):
+    expected, net = make_module(), make_module()
+    reference, optimizer = grouped_adam(expected), grouped_adam(net)
+    mapping = mapping_to("equinox", net)
+    train_torch(expected, reference, 0, 40, clip_value=0.01)
+    train_torch(net, optimizer, 0, 20, clip_value=0.01)
+    tx, opt_state, _ = to_optax(optimizer, mapping, clip_value=0.01, named_parameters=net)
+    model, opt_state = train_jax(mapping.to_jax(net.state_dict()), tx, opt_state, 20, 40)
+    net.load_state_dict(mapping.to_torch(model))
+    to_torch_optimizer(opt_state, mapping, optimizer, named_parameters=net)
+    assert difference(numbers(net, optimizer), numbers(expected, reference)) <= 1e-12
+
+
 def test_training_continues_in_float32_within_rounding():
     expected = make_module().float()
     torch_only = optim.Adam(expected.parameters())

@@ -159,6 +159,20 @@ def test_the_proof_needs_a_torch_loss():
         Step(net, optimizer, jax_loss, mapping)
 
 
+@pytest.mark.parametrize("limits", [{"clip_norm": 0.5, "clip_value": 0.5}, {"clip_norm": -1.0}, {"clip_value": 0.0}])
+def test_clipping_that_means_nothing_is_refused(limits):
+    with pytest.raises(UsageError, match=next(iter(limits))):
+        opened(**limits)
+
+
+def test_a_limit_beside_another_is_refused_when_it_is_set():
+    _, _, step = opened(clip_norm=0.5)
+    step(BATCH)
+    step.clip_value = 0.1
+    with pytest.raises(UsageError, match="got both"):
+        step(BATCH)
+
+
 def test_what_does_not_fit_together_is_named():
     net, _, mapping = make(dtype=torch.float32)
     with pytest.raises(NoCounterpart, match="Rprop"):

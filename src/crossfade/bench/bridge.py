@@ -101,6 +101,9 @@ def show(record: dict[str, Any]) -> None:
             console.print(
                 _table(Table, f"{net}, {count} thread{'s' * (count > 1)}, {len(same)} process(es)", same, net)
             )
+            for name, figures in same[0]["nets"][net].items():
+                if "unavailable" in figures:
+                    console.print(f"left out: {name}: {figures['unavailable']}", soft_wrap=True, markup=False)
     for line in record["left_out"]:
         console.print(f"left out: {line}")
     if not record["promises"]:
@@ -120,7 +123,6 @@ def _table(table_class: Any, title: str, processes: list[dict[str, Any]], net: s
     table = table_class(*heads, title=title, title_justify="left")
     for name, first in processes[0]["nets"][net].items():
         if "unavailable" in first:
-            table.add_row(name, f"left out: {first['unavailable']}")
             continue
         results = [process["nets"][net][name] for process in processes]
         eager = statistics.median(process["nets"][net][EAGER]["median_us"] for process in processes)

@@ -28,19 +28,18 @@ def main() -> None:
     from .bridge_contenders import Contenders
 
     makers = {name: Contenders(*net).makers() for name, net in NETS.items()}
-    print_record(makers, request)
+    json.dump(measured(makers, request), sys.stdout)
 
 
-def print_record(nets: Mapping[str, Makers], request: Mapping[str, Any]) -> None:
-    """Measures the contenders of each net in turn, and prints what was found."""
+def measured(nets: Mapping[str, Makers], request: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of the contenders of each net in turn."""
     found = {name: measure(makers, request["rounds"], request["seconds"]) for name, makers in nets.items()}
-    record = {
+    return {
         "threads": len(request["cpus"]),
         "nets": found,
         "peak_rss_mb": peak_memory_mb(),
         "load": os.getloadavg()[0],
     }
-    json.dump(record, sys.stdout)
 
 
 def measure(makers: Makers, rounds: int, seconds: float) -> dict[str, Any]:

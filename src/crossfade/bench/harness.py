@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CrossfadeError
+from ..errors import CrossfadeError, UsageError, UserCodeError
 from ..run.files import strict_json
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def measure_in_process(module: str, request: Mapping[str, Any], env: Mapping[str
     finished = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict(env))
     if finished.returncode:
         raise CrossfadeError(f"a process of the bench failed:\n{finished.stderr[-2000:]}")
-    return json.loads(finished.stdout.splitlines()[-1])
+    record = json.loads(finished.stdout.splitlines()[-1])
+    if "failed" in record:  # an error of the user's code, in words
+        raise (UsageError if record["usage"] else UserCodeError)(record["failed"])
+    return record
 
 
 class Process:

@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+from contextlib import redirect_stdout
 
+from ..errors import CrossfadeError, UsageError
 from ..loading import load_attribute
-from .bridge_worker import print_record
+from .bridge_worker import measured
 
 
 def main() -> None:
@@ -16,8 +18,13 @@ def main() -> None:
     torch.set_num_threads(len(request["cpus"]))
     from .own_contenders import contenders
 
-    own = contenders(load_attribute(request["target"]), request["target"])
-    print_record({own.name: own.makers()}, request)
+    try:
+        with redirect_stdout(sys.stderr):  # what the user's code prints is not the record
+            own = contenders(load_attribute(request["target"]), request["target"])
+            record = measured({own.name: own.makers()}, request)
+    except CrossfadeError as error:
+        record = {"failed": str(error), "usage": isinstance(error, UsageError)}
+    print(json.dumps(record))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,12 @@ class JaxSide:
         scheduler = self.twin.scheduler(optimizer) if self.twin.scheduler is not None else None
         mapping = replace(self.mapping, jax_model=self.template.build(self.template.params, self.template.state))
         tx, opt_state, _ = to_optax(
-            optimizer, mapping, scheduler=scheduler, clip_norm=self.twin.clip_norm, named_parameters=module
+            optimizer,
+            mapping,
+            scheduler=scheduler,
+            clip_norm=self.twin.clip_norm,
+            clip_value=self.twin.clip_value,
+            named_parameters=module,
         )
         return tx, opt_state
 

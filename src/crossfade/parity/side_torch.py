@@ -109,9 +109,11 @@ class TorchSide:
         loss, info = split_info(self.twin.half("loss", "torch")(module, batch))
         optimizer.zero_grad()
         loss.backward()
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if self.twin.clip_norm is not None:
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(parameters, self.twin.clip_norm)
+        if self.twin.clip_value is not None:
+            nn.utils.clip_grad_value_(parameters, self.twin.clip_value)
         optimizer.step()
         return {"loss": loss, **(info or {})}
 

@@ -26,7 +26,7 @@ class Twin:
                    JAX:   an optax transformation
         update     torch: (module, optimizer, batch) -> metrics or None, in place
                    JAX:   (model, tx, opt_state, batch) -> (model, opt_state, metrics or None)
-                   default: gradient of `loss`, clipped to `clip_norm`, one step of `optimizer`
+                   default: gradient of `loss`, clipped to `clip_norm` or `clip_value`, one step of `optimizer`
         env        objects with reset(key) -> state and step(state, action) -> (state, outputs), pytrees of arrays
                    with the same names; the torch half may be NumPy and is given `crossfade.random.numpy` keys
         rollout    (module, key) -> trajectory; keys of `crossfade.random` and `jax.random` from the same `seed`
@@ -49,6 +49,8 @@ class Twin:
     optimizer: Callable[..., Any] | Pair | None = field(default=None, repr=False)
     clip_norm: float | None = None
     """The norm for `torch.nn.utils.clip_grad_norm_` in the default update."""
+    clip_value: float | None = None
+    """The same for `torch.nn.utils.clip_grad_value_`."""
     scheduler: Callable[[Any], Any] | None = field(default=None, repr=False)
     """torch optimizer -> learning-rate scheduler, stepped after every update."""
     update: Pair | None = field(default=None, repr=False)

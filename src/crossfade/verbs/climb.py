@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..errors import UsageError
 from ..ranges import Count
 from ..run.settings import MODES, Mode
 from .common import Common, print_json, status, telling
@@ -66,15 +67,20 @@ class Climb(Common):
 
         if len(self.words) != 1 or ":" not in self.words[0]:
             return None
-        named = load_attribute(self.words[0], (System, Twin))
+        named = load_attribute(self.words[0], (System, Twin, tuple))
+        if isinstance(named, tuple):
+            raise UsageError(
+                f"{self.words[0]!r}: expected a Twin, whose JAX half is proved and timed; got a tuple. Torch code "
+                f"alone is timed by `crossfade bench {self.words[0]}`."
+            )
         return named if isinstance(named, Twin) else None
 
     def _climb_own(self, twin: "Twin") -> int:
         """The proof, and if it holds, one step of each kind in time."""
         from .. import parity
-        from ..loading import load_attribute
+        from ..loading import load_attribute, running_theirs
 
-        with status(f"proving {twin.name}", self):
+        with status(f"proving {twin.name}", self), running_theirs(f"proving {self.words[0]}"):
             report = parity.check(twin, steps=(1, self.updates))
         page = report.save(self.runs_dir / "parity" / f"{twin.name}.html")
         if not self.json:

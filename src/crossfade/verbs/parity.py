@@ -28,12 +28,12 @@ class Parity(Common):
 
     def run(self) -> int:
         from .. import parity
-        from ..loading import load_attribute
+        from ..loading import load_attribute, running_theirs
         from ..registry import lookup, twins
 
         target = self.system if ":" in self.system else lookup("system", twins(), self.system).target
         twin = load_attribute(target, parity.Twin)
-        with status(f"proving {twin.name}", self):
+        with status(f"proving {twin.name}", self), running_theirs(f"proving {target}"):
             report = parity.check(twin, levels=self.level, dtype=self.dtype, bisect=self.bisect)
         page = report.save(self.runs_dir / "parity" / f"{twin.name}.html")
         if self.json:

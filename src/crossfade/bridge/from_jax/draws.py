@@ -4,7 +4,6 @@ import torch
 from jax.extend.core import JaxprEqn
 from torch import Tensor
 
-from ...errors import NoCounterpart
 from ...random import random_torch, threefry_torch
 from .dtypes import WORD, entered, name_of, packed, words
 from .elementwise import Rule, Run, always
@@ -43,13 +42,6 @@ def _threefry(*operands: Tensor) -> list[Tensor]:
     return list(threefry_torch.encrypt(key0, key1, x0, x1))
 
 
-def _gamma(eqn: JaxprEqn) -> Run:
-    raise NoCounterpart(
-        "random_gamma: torch has no stream of gamma numbers equal to JAX's. Draw them outside and pass them in as an "
-        "argument."
-    )
-
-
 RULES: dict[str, Rule] = {
     "random_seed": _seed,
     "random_split": _split,
@@ -58,5 +50,4 @@ RULES: dict[str, Rule] = {
     "random_wrap": _wrap,
     "random_unwrap": always(words),
     "threefry2x32": always(_threefry),
-    "random_gamma": _gamma,
 }

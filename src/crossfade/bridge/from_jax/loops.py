@@ -1,4 +1,4 @@
-"""Rules of control flow: scan, while, cond, and linear systems given by functions.
+"""Rules of control flow: scan, while, cond, linear systems given by functions, and draws that are repeated.
 
 torch runs the bodies one after another; a condition is looked at on the host.
 """
@@ -7,10 +7,13 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
+import jax
+import numpy as np
 import torch
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 from torch import Tensor
 
+from ..jaxprs import closed_jaxpr
 from .dtypes import carrier
 from .elementwise import Run
 
@@ -70,9 +73,19 @@ def solve(eqn: JaxprEqn, build: Build) -> Run:
     return lambda *inputs: solver(*inputs[ends[1] : ends[2]], *inputs[ends[3] :])
 
 
+def gamma(eqn: JaxprEqn, build: Build) -> Run:
+    """Gamma numbers by the rejections that JAX itself makes, of all elements side by side."""
+    own: Any = eqn.primitive.impl
+    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    with jax.enable_x64(types[1].dtype == np.float64):
+        draw = build(closed_jaxpr(lambda key, a: own(key, a, **eqn.params, use_vmap=True), *types))
+    return lambda *inputs: draw(*inputs)[0]
+
+
 RULES: dict[str, Callable[[JaxprEqn, Build], Run]] = {
     "scan": scan,
     "while": repeat,
     "cond": branch,
     "custom_linear_solve": solve,
+    "random_gamma": gamma,
 }

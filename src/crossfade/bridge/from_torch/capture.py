@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -59,7 +59,7 @@ class Recorder(TorchDispatchMode):
         self.randoms = 0
         self.place: Place | None = None
         self.refusal: CrossfadeError | None = None
-        self.decompositions = core_aten_decompositions()
+        self.decompositions = {**decomposition_table, **core_aten_decompositions()}
 
     def input(self, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype) -> Tensor:
         """A tensor without values that stands for an argument."""
@@ -332,6 +332,11 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
 
 
 REFUSED: dict[str, tuple[type[CrossfadeError], str]] = {
+    "_sample_dirichlet": (
+        NoCounterpart,
+        "Beta and Dirichlet: torch draws them and derives them by numbers of its own, which JAX has not. Draw "
+        "x = Gamma(a, torch.ones_like(a)).rsample() and divide: x / x.sum(-1, keepdim=True).",
+    ),
     "set": (NoCounterpart, "expected tensors that keep their memory, got set_(). Assign the new tensor instead."),
     "resize": (NoCounterpart, "expected tensors that keep their size, got resize_(). Make a new tensor of that size."),
     "allclose": (UsageError, f"expected code whose course does not depend on values, got torch.allclose. {STATIC}"),

@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jax
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import random
 from ...errors import NoCounterpart
-from ..transfer import to_torch
+from ..transfer import key_to_jax, to_torch
+from ..transfer_torch import tensor_to_numpy
 from .capture import functional_name
 from .random_ops import RANDOM
 from .surroundings import plain_kernels
@@ -73,7 +76,14 @@ def _multinomial(
     return scores.argsort(-1, descending=True)[..., : like.shape[-1]]
 
 
+def _gamma(key: Tensor, like: Tensor, a: Tensor, *_: Any) -> Tensor:
+    """JAX's own numbers: its rejections depend on the shapes `a`."""
+    with jax.enable_x64(a.dtype == torch.float64):
+        return to_torch(jax.random.gamma(key_to_jax(key), tensor_to_numpy(a), dtype=np.dtype(str(a.dtype)[6:])))
+
+
 _DRAWS: dict[str, Callable[..., Any]] = {
+    "_standard_gamma": _gamma,
     "bernoulli.Tensor": lambda key, like, x, p, *_: random.uniform(key, like.shape, p.dtype) < p,
     "bernoulli.default": lambda key, like, p, *_: random.bernoulli(key, p),
     "bernoulli.float": lambda key, like, x, p=0.5, *_: random.bernoulli(key, p, like.shape),

@@ -11,7 +11,7 @@ Dtypes need no care: the player casts results to torch's. Shapes must be torch's
 
 FAMILIES = (
     "pointwise activations reductions ordering shapes indexing factories algebra convolution pooling normalisation "
-    "recurrent losses backward spectra bags own random"
+    "recurrent losses backward spectra bags own random gamma"
 ).split()
 
 _rules: dict[str, Rule] = {}

@@ -7,6 +7,7 @@ Both ways lead through `OptimizerState`, the neutral record under torch's names 
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from jaxtyping import PyTree
@@ -47,6 +48,7 @@ def to_optax(
     schedule_phase: int | None = None,
     horizon: int | None = None,
     clip_norm: float | None = None,
+    clip_value: float | None = None,
     skipped: Iterable[str] = (),
     named_parameters: Parameters | None = None,
 ) -> OptaxOptimizer:
@@ -59,23 +61,25 @@ def to_optax(
     step. Without a scheduler the rates are in the optax state: code that sets `param_groups[i]["lr"]` by hand goes on
     with `opt_state = with_learning_rate(opt_state, rate)`.
 
-    Gradients. `clip_norm` is that of a `clip_grad_norm_` over the optimiser's parameters before each step. Parameters
-    in no group, or with `requires_grad=False`, stay fixed. torch also skips parameters without a gradient, which in JAX
-    is a gradient of zeros: a parameter whose count is behind the others' has been skipped before and is skipped
-    whenever its gradient is all zeros; one that was never updated is not decayed before its first other gradient.
-    `skipped` names further parameters that get no gradient at some updates, where no count tells (skipping.py).
+    Gradients. `clip_norm` is that of a `clip_grad_norm_` over the optimiser's parameters before each step, `clip_value`
+    that of a `clip_grad_value_`. Parameters in no group, or with `requires_grad=False`, stay fixed. torch also skips
+    parameters without a gradient, which in JAX is a gradient of zeros: a parameter whose count is behind the others'
+    has been skipped before and is skipped whenever its gradient is all zeros; one that was never updated is not decayed
+    before its first other gradient. `skipped` names further parameters that get no gradient at some updates, where no
+    count tells (skipping.py).
     """
     state = read_torch(torch_optimizer, parameters_by_name(torch_optimizer, mapping, named_parameters))
+    given: Any = {"clip_norm": clip_norm, "clip_value": clip_value, "skipped": skipped}
     if scheduler is None:
-        return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped)
+        return build_optax(state, mapping, **given)
     _check_scheduler(scheduler, torch_optimizer)
     if isinstance(scheduler, ReduceLROnPlateau):
-        return build_optax(state, mapping, clip_norm=clip_norm, skipped=skipped, plateau=read_plateau(scheduler))
+        return build_optax(state, mapping, **given, plateau=read_plateau(scheduler))
     phase = _phase(state, scheduler, schedule_every) if schedule_phase is None else schedule_phase
     now = clock(scheduler, schedule_every, phase)
     count = now if state.kind == "SGD" else state.step
     schedule = to_schedule(scheduler, count=count, every=schedule_every, phase=phase, horizon=horizon)
-    return build_optax(state, mapping, schedule=schedule, clip_norm=clip_norm, skipped=skipped, count=count, clock=now)
+    return build_optax(state, mapping, **given, schedule=schedule, count=count, clock=now)
 
 
 def to_torch_optimizer(

@@ -11,11 +11,11 @@ import optax
 from jaxtyping import PyTree
 
 from ...errors import MappingError, NoCounterpart, UsageError, nearest
-from ...optim.clipping_jax import clip_by_global_norm
 from ...optim.state import OptimizerState, slots
 from ..libraries import leaf_names, named_leaves
 from ..mapping import Entry, Mapping
 from ..transfer import numpy_to_jax
+from .clipping import clipping
 from .plateau import PlateauState, carrying
 from .rates import RatesState, after_updates, read_rates, scale_by_rates
 from .skipping import SkippingState, WatchingState, skipping_zeros, watching
@@ -40,6 +40,7 @@ def build_optax(
     *,
     schedule: Callable[[Any], Any] | None = None,
     clip_norm: float | None = None,
+    clip_value: float | None = None,
     skipped: Iterable[str] = (),
     count: int | None = None,
     clock: int | None = None,
@@ -66,8 +67,7 @@ def build_optax(
         links = [optax.partition(parts, label)]
     else:
         links = next(iter(chains.values()), [])
-    if clip_norm is not None:
-        clip = clip_by_global_norm(clip_norm)
+    if (clip := clipping(clip_norm, clip_value)) is not None:
         links = [clip if everything else optax.masked(clip, trained), *links]
     initial = tuple(group["lr"] for group in state.groups)
     rates = _per_group(schedule, initial)

@@ -38,36 +38,38 @@ def accelerate(
     jax_loss: Callable[[Any, Any], Any] | None = None,
     mapping: Mapping | None = None,
     clip_norm: float | None = None,
+    clip_value: float | None = None,
     set_to_none: bool = True,
     verify: bool = True,
 ) -> Step:
     """A `Step` that does what zero_grad, loss, backward, clipping and `optimizer.step()` do: `value = step(batch)`.
 
-    loss: `loss(module, batch)` or, as closures are written, `loss(batch)`; gives the loss, or (loss, info) with what is
-        to be logged. It is run a few times when a step is opened, and then no more. What it draws from torch's
-        generator (dropout, rsample) is drawn there before every step, so the stream is that of plain torch. `x.item()`
-        is a number to be logged as info or to multiply by; what else it does at a run, it would do once.
+    loss: `loss(module, batch)` or, as closures are written, `loss(batch)`; gives the loss, or (loss, info), or a longer
+        tuple, with what is to be logged. It is run a few times when a step is opened, and then no more. What it draws
+        from torch's generator (dropout, rsample) is drawn there before every step, so the stream is that of plain
+        torch. `x.item()` is a number to be logged as info or to multiply by; what else it does at a run, it would do
+        once.
     module: what the loss reads: a module, or a list or dict of modules and bare tensors, given to `loss` as it is. What
         the optimiser owns is trained; all else, also what the loss closes over, is read anew at every step, so target
         networks that follow and parts that other steps train are up to date.
     jax_loss: `jax_loss(model, batch)` in place of the imported loss. Its model is a dict of arrays by torch name in
         torch's layout, or what `mapping` was made for; `loss` then serves the proof.
-    clip_norm, set_to_none, verify: as in `Step`.
+    clip_norm, clip_value, set_to_none, verify: as in `Step`.
 
     Several optimisers have a step each. Numbers that the loss reads beside its arguments are compiled in: when one has
     changed, the step refuses to go on (docs/step_speed.md says what it sees).
     """
+    given: Any = {"clip_norm": clip_norm, "clip_value": clip_value, "set_to_none": set_to_none, "verify": verify}
     if jax_loss is not None and mapping is not None:
         if not isinstance(module, torch.nn.Module):
             raise UsageError(
                 f"module: expected the module that the mapping was made for, got {type(module).__name__}. Leave "
                 f"mapping out, and jax_loss is given a dict of arrays by torch name."
             )
-        given: Any = {"clip_norm": clip_norm, "set_to_none": set_to_none, "verify": verify}
         return Step(module, optimizer, jax_loss, mapping, torch_loss=loss if verify else None, **given)
     if mapping is not None:
         raise UsageError("mapping: expected none without jax_loss: an imported loss keeps torch's names and layout.")
-    return _Accelerated(loss, module, optimizer, jax_loss, clip_norm, set_to_none, verify)
+    return _Accelerated(loss, module, optimizer, jax_loss, **given)
 
 
 class _Accelerated(Step):
@@ -79,9 +81,7 @@ class _Accelerated(Step):
         module: Parts,
         optimizer: torch.optim.Optimizer,
         jax_loss: Callable[[Any, Any], Any] | None,
-        clip_norm: float | None,
-        set_to_none: bool,
-        verify: bool,
+        **given: Any,
     ):
         self._loss, self._by_hand = LiveLoss(loss, module, optimizer), jax_loss
         self._begun = False  # the first batch has come
@@ -91,18 +91,20 @@ class _Accelerated(Step):
             jax_loss or _unopened,
             Mapping.identity(self._loss.tensors),
             torch_loss=self._loss.in_torch,
-            clip_norm=clip_norm,
-            set_to_none=set_to_none,
-            verify=verify,
+            **given,
         )
 
     def __call__(self, batch: PyTree) -> Any:
-        return self._run("step", self._opened(batch), 1)
+        return self._as_given(self._run("step", self._opened(batch), 1))
 
     def epoch(self, batches: PyTree) -> Any:
         if isinstance(batches, list):
-            return super().epoch([self._opened(batch) for batch in batches])
-        return super().epoch(self._opened(batches))
+            return self._as_given(super().epoch([self._opened(batch) for batch in batches]))
+        return self._as_given(super().epoch(self._opened(batches)))
+
+    def _as_given(self, result: Any) -> Any:
+        """As many results as the loss itself gives."""
+        return (result[0], *result[1]) if self._loss.spread and self._by_hand is None else result
 
     def _opened(self, batch: PyTree) -> PyTree:
         """The batch in containers that JAX knows."""

@@ -71,9 +71,9 @@ class Live:
     compiled_for: list[tuple] = field(default_factory=list)  # values of the constants, by group
     shapes: set[tuple] = field(default_factory=set)  # of batches already compiled for
 
-    def stands(self, jax_loss: Callable, clip_norm: float | None) -> bool:
+    def stands(self, jax_loss: Callable, clip: tuple[float | None, float | None]) -> bool:
         """Whether the program still fits the step, the module and the optimiser."""
-        same = self.program.jax_loss is jax_loss and self.program.clip_norm == clip_norm
+        same = self.program.jax_loss is jax_loss and (self.program.clip_norm, self.program.clip_value) == clip
         return same and self.layout.stands() and self.trained.stands()
 
     def compile(self, constants: list[tuple]) -> None:
@@ -157,7 +157,7 @@ def open_live(
     module: nn.Module,
     torch_optimizer: torch.optim.Optimizer,
     source: Source,
-    clip_norm: float | None,
+    clip: tuple[float | None, float | None],
     set_to_none: bool,
     kind: str,
     batch: PyTree,
@@ -172,7 +172,7 @@ def open_live(
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained})
 
     groups = _groups(optimizer, held, ())
-    program = Program(mapping, source.jax_loss, optimizer.kind, groups, buffers, clip_norm, set_to_none)
+    program = Program(mapping, source.jax_loss, optimizer.kind, groups, buffers, *clip, set_to_none)
     unused = idle(program, trained, fixed.read(), example) if set_to_none else []
     program = replace(program, groups=_groups(optimizer, held, unused))
     fixed = FixedMemory(module, {n: t for n, t in held.items() if n not in trained or n in unused})
@@ -219,10 +219,12 @@ def _groups(optimizer: OptimizerState, held: dict[str, torch.Tensor], unused: Co
             shapes = {n: tuple(held[n].shape) for n in names}
             large = sum(map(prod, shapes.values())) >= LARGE * len(shapes)
             groups.append(Group(shapes, group, apart=large and cores() > 1))
-    dtypes = {str(held[n].dtype) for group in groups for n in group.shapes}
-    if dtypes not in ({"torch.float32"}, {"torch.float64"}):
+    dtypes = {str(held[n].dtype)[6:]: n for group in groups for n in group.shapes}
+    if dtypes.keys() not in ({"float32"}, {"float64"}):
+        found = " and ".join(f"{dtype} ({name})" for dtype, name in sorted(dtypes.items()))
         raise UsageError(
-            f"expected trained parameters all in float32 or all in float64, got {sorted(dtypes) or 'none at all'}."
+            f"expected trained parameters all in float32 or all in float64, got {found or 'none at all'}. Cast the "
+            f"module before the optimiser is made: module.float()."
         )
     return tuple(groups)
 

@@ -58,11 +58,12 @@ class LiveLoss:
     """
 
     def __init__(self, loss: Callable[..., Any], given: Parts, optimizer: torch.optim.Optimizer):
-        self._loss = getattr(loss, "_torchdynamo_orig_callable", loss)
-        self._takes_module = _takes_module(self._loss)
+        self._loss = as_function(loss)
+        self._takes_module = takes_module(self._loss)
         self._given, self._optimizer = given, optimizer
         self.boxes: Boxes | None = None  # if its batches come in containers that JAX does not know
         self.random = False  # whether it draws from torch's generator
+        self.spread = False  # whether it gives (loss, more, and more) in place of (loss, info)
         self.moved: set[str] = set()  # buffers it moves on
         self._plans: dict[tuple, list[Draw]] = {}  # what it draws, by the shapes of the batch
         self._bring({})
@@ -178,7 +179,9 @@ class LiveLoss:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_arrays_as_tensors())
             replaced = stack.enter_context(_restoring(self.roof))
-            loss, info = _loss_and_info(self._loss(*given))
+            returned = self._loss(*given)
+            self.spread = type(returned) is tuple and len(returned) > 2
+            loss, info = _loss_and_info((returned[0], returned[1:]) if self.spread else returned)
             return Returned(loss, info, replaced())
 
     def in_torch(self, module: nn.Module, whole: Any) -> tuple[Tensor, Any]:
@@ -217,10 +220,18 @@ class LiveLoss:
         return [torch.stack(column) for column in zip(*updates, strict=True)]
 
 
-def _takes_module(loss: Callable[..., Any]) -> bool:
+def as_function(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of the user's behind a compiled one, or that a module without hooks calls."""
+    loss = getattr(loss, "_orig_mod", None) or getattr(loss, "_torchdynamo_orig_callable", loss)
+    if isinstance(loss, nn.Module) and not (loss._forward_hooks or loss._forward_pre_hooks):
+        return loss.forward
+    return loss
+
+
+def takes_module(loss: Callable[..., Any]) -> bool:
     """Whether a loss is given its module: `loss(module, batch)`; else it is `loss(batch)`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(loss).parameters.values()
+    parameters = inspect.signature(as_function(loss)).parameters.values()
     required = [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
     if len(required) not in (1, 2):
         raise UsageError(

@@ -29,10 +29,10 @@ from jax.extend.core import Literal
 from jaxtyping import Array, Float, PyTree
 
 from ...errors import NoCounterpart, UsageError
-from ...optim.clipping_jax import clip_by_global_norm
 from ...optim.state import OptimizerState, slots
 from ..libraries import JaxModel, open_model
 from ..mapping import Mapping
+from ..optimizers.clipping import clipping
 from ..optimizers.transforms import map_slots, read_slots, transformation
 
 Named = dict[str, Any]  # arrays by name
@@ -109,6 +109,7 @@ class Program:
     groups: tuple[Group, ...]
     buffers: frozenset[str]  # names among the fixed arrays that a returned model may update
     clip_norm: float | None = None
+    clip_value: float | None = None
     set_to_none: bool = True  # whether what the loss does not use has no gradient, or one of zeros
 
     @cached_property
@@ -134,8 +135,7 @@ class Program:
         trained = self.cut(state)
         (loss, (info, updated)), grads = jax.value_and_grad(self.loss, has_aux=True)(trained, fixed, batch)
         flats: Any = [group.lay_traced(grads, flat) for group, (flat, _) in zip(self.groups, state, strict=True)]
-        if self.clip_norm is not None:
-            clip = clip_by_global_norm(self.clip_norm)
+        if (clip := clipping(self.clip_norm, self.clip_value)) is not None:
             flats, _ = clip.update(flats, clip.init(flats))
         new = []
         for i, (group, grad, (flat, moments)) in enumerate(zip(self.groups, flats, state, strict=True)):

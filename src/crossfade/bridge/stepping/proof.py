@@ -107,6 +107,8 @@ class _Run:
         grads = {names[p]: tensor_to_numpy(p.grad) for p in owned if p.grad is not None}
         if self.program.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
+        if self.program.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(owned, self.program.clip_value)
         optimizer.step()
         trained = self.program.trained
         return {

@@ -16,6 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import UsageError
 
+BY_VALUE = {
+    "_standard_gamma": "from Gamma or one of its kin (Chi2, StudentT)",
+    "_sample_dirichlet": "from Dirichlet or Beta",
+    "poisson": "from Poisson",
+    "binomial": "from Binomial",
+}
 PLAIN = ("normal", "uniform", "exponential", "random", "geometric", "log_normal", "cauchy")  # of numbers, not tensors
 
 
@@ -125,6 +131,13 @@ class _Random:
         name = func._schema.name.removeprefix("aten::").removesuffix("_functional")
         given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         made = _of_numbers(name, given) or _of_tensors(name, given) or _made(name, given)
+        if made is None and name in BY_VALUE:
+            raise UsageError(
+                f"the loss draws {BY_VALUE[name]}, whose numbers torch finds by trying: how many it draws depends on "
+                f"parameters that a compiled step does not know before. Draw without gradient outside of the loss "
+                f"(sample() in the batch), or take a distribution that torch draws in one go: Normal, Kumaraswamy for "
+                f"Beta, LogNormal for Gamma."
+            )
         if made is None and not _is_still(name, given):
             raise UsageError(
                 f"the loss draws random numbers by {func}, which cannot be drawn ahead. Draw them outside of the loss "

@@ -27,6 +27,7 @@ from torch import nn
 
 from ...errors import UsageError
 from ..mapping import Mapping
+from ..optimizers.clipping import check_clipping
 from ..transfer import numpy_to_tensor
 from .batch import stack
 from .live import Live, Source, open_live
@@ -68,7 +69,7 @@ class Step:
         statistics of a BatchNorm) has moved on.
     mapping: from `bridge.match`; `model` is of the kind it was made for.
     torch_loss: `torch_loss(module, batch)` -> loss or (loss, info), for the proof on the first call.
-    clip_norm: as `clip_grad_norm_` over the optimiser's parameters before each step.
+    clip_norm, clip_value: as `clip_grad_norm_` or `clip_grad_value_` over the optimiser's parameters before each step.
     set_to_none: as in `optimizer.zero_grad(set_to_none=...)`: parameters that the loss does not use have no gradient
         and stay as they are, or, if False, one of zeros, by which moments decay and parameters move on.
     verify: False leaves the proof out.
@@ -88,6 +89,7 @@ class Step:
         *,
         torch_loss: Callable[[nn.Module, Any], Any] | None = None,
         clip_norm: float | None = None,
+        clip_value: float | None = None,
         set_to_none: bool = True,
         verify: bool = True,
     ):
@@ -96,10 +98,12 @@ class Step:
                 "expected torch_loss, because the first call proves itself against a torch step. "
                 "Pass torch_loss=..., or verify=False to go without the proof."
             )
+        check_clipping(clip_norm, clip_value)
         _reject_hooks(module, optimizer)
         self.module, self.optimizer, self.mapping = module, optimizer, mapping
         self.jax_loss, self.torch_loss = jax_loss, torch_loss
-        self.clip_norm, self.set_to_none, self.verify = clip_norm, set_to_none, verify
+        self.clip_norm, self.clip_value = clip_norm, clip_value
+        self.set_to_none, self.verify = set_to_none, verify
         self.stats = Stats()
         self.proof: tuple[Row, ...] = ()
         self._closed = False
@@ -133,7 +137,7 @@ class Step:
     def _run(self, kind: str, batch: PyTree, updates: int) -> Any:
         began = perf_counter()
         live = self._live
-        if live is None or not live.stands(self.jax_loss, self.clip_norm):
+        if live is None or not live.stands(self.jax_loss, (self.clip_norm, self.clip_value)):
             live = self._open(kind, batch)
         else:
             live.reads.check()
@@ -200,7 +204,14 @@ class Step:
         source, batch = self._source(kind, batch)
         _reject_hooks(self.module, self.optimizer)
         live, self.proof = open_live(
-            self.module, self.optimizer, source, self.clip_norm, self.set_to_none, kind, batch, self._live
+            self.module,
+            self.optimizer,
+            source,
+            (self.clip_norm, self.clip_value),
+            self.set_to_none,
+            kind,
+            batch,
+            self._live,
         )
         # Schedulers look here before they complain that no step was made before theirs.
         self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
