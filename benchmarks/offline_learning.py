@@ -2,6 +2,7 @@
 
     python benchmarks/offline_learning.py --json benchmarks/results/offline_learning.json
     python benchmarks/offline_learning.py --agents iql rebrac --mode torch
+    python benchmarks/offline_learning.py --agents rebrac --seeds 11 12 13 lr=1e-3
 
 Every agent is trained by its preset, `maze_iql` and so on, and all are judged by the same episodes. `before` is the
 policy at the end of pre-training, which has seen no reward: of fb_repr and hilp the one at the latent that they infer
@@ -10,6 +11,8 @@ trained side by side in one program, where the system has populations, else one 
 """
 
 import argparse
+import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,8 +32,11 @@ from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.trainers.making import make_trainer
 
 CLONING = "cloning"
+LAST = 3
+"""Evaluations at the end of a curve that the table gives the mean of."""
 HEAD = (
-    "| agent | before, % | after, % | of each seed | steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|"
+    "| agent | before, % | at the end, % | of each seed | last three, mean | steps to goal | updates | seconds |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 Evaluated = tuple[int, list[float], list[float]]
 """The update, and of each seed success and steps."""
@@ -43,9 +49,9 @@ def config_of(agent: str, words: list[str]) -> OfflineDataConfig:
     return replace(config, pretrain=config.steps) if agent == CLONING else config
 
 
-def learn(config: OfflineDataConfig, seeds: int) -> Iterator[Evaluated]:
+def learn(config: OfflineDataConfig, seeds: list[int]) -> Iterator[Evaluated]:
     """Trains with several seeds, and says how they do whenever they are evaluated."""
-    configs = [replace(config, seed=seed) for seed in range(seeds)]
+    configs = [replace(config, seed=seed) for seed in seeds]
     marks = sorted({*range(0, config.steps, config.eval_every), *config.breaks, config.steps})
     if config.mode == "jax_full" and RECORD.population:
         population = load_attribute(RECORD.population)(configs)
@@ -63,31 +69,37 @@ def learn(config: OfflineDataConfig, seeds: int) -> Iterator[Evaluated]:
 
 
 def row(agent: str, found: dict[str, Any]) -> str:
-    """A line of the table."""
+    """A line of the table. The last three evaluations are those of fine-tuning."""
+    cloned = agent == CLONING
     before = next((success for update, success, _ in found["curve"] if update == found["pretrain"]), None)
     update, after, steps = found["curve"][-1]
+    tuned = [success for at, success, _ in found["curve"] if cloned or at > found["pretrain"]]
     percent = lambda numbers: ", ".join(f"{100 * x:.0f}" for x in numbers)
     return (
-        f"| {agent} | {'' if before is None or agent == CLONING else percent([np.mean(before)])} "
-        f"| {percent([np.mean(after)])} | {percent(after)} | {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
+        f"| {agent} | {'' if before is None or cloned else percent([np.mean(before)])} "
+        f"| {percent([np.mean(after)])} | {percent(after)} | {percent(np.mean(tuned[-LAST:], 0))} "
+        f"| {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", nargs="+", default=[CLONING, *AGENTS], choices=[CLONING, *AGENTS])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--mode", default="jax_full", choices=MODES)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="what is found goes here; of other agents it stays as it is")
     parser.add_argument("words", nargs="*", help="settings, as steps=1000")
     asked = parser.parse_args()
     mode: Mode = asked.mode
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     print(HEAD)
     for agent in asked.agents:
         config, began = replace(config_of(agent, asked.words), mode=mode), time.perf_counter()
-        curve = list(learn(config, asked.seeds))
-        told[agent] = {"mode": mode, "pretrain": config.pretrain, "curve": curve}
+        curve = []
+        for evaluated in learn(config, asked.seeds):
+            curve.append(evaluated)
+            print(agent, *evaluated[:2], file=sys.stderr, flush=True)
+        told[agent] = {"mode": mode, "seeds": asked.seeds, "pretrain": config.pretrain, "curve": curve}
         told[agent]["seconds"] = round(time.perf_counter() - began, 1)
         print(row(agent, told[agent]), flush=True)
         if asked.json:

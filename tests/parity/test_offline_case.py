@@ -93,11 +93,11 @@ def test_every_level_is_proved(words):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Rows of dim images 64x64x3 of bytes, four trajectories, in OGBench's form."""
+    """Rows of images 64x64x3 of bytes, four trajectories, in OGBench's form."""
     rng, n, path = np.random.default_rng(0), 40, tmp_path_factory.mktemp("images") / "rows.npz"
     np.savez(
         path,
-        observations=rng.integers(0, 64, (n, 64, 64, 3), np.uint8),
+        observations=rng.integers(0, 256, (n, 64, 64, 3), np.uint8),
         actions=rng.uniform(-0.9, 0.9, (n, 2)).astype(np.float32),
         terminals=(np.arange(n) % 10 == 9).astype(np.float32),
         rewards=rng.normal(size=n).astype(np.float32),
@@ -114,12 +114,23 @@ IMAGES = {f"{name}, impala_debug": (*words, "encoder=impala_debug") for name, wo
 IMAGES = {name: words for name, words in IMAGES.items() if "mbpo" not in name}
 
 
+COARSE = 1e-4
+"""Adam's epsilon for images: larger than the rounding of their gradients."""
+
+
 @pytest.mark.parametrize("words", few_of(IMAGES, "iql, pre, impala_debug"))
-def test_agents_of_images_are_the_same(words, images):
-    """At a small rate: among so many weights some have a gradient of 1e-10, which is rounding where gelu is all but 0,
-    and Adam makes that a step like any other. Moments show what the rate hides."""
-    own = images, "validation=0", "batch_size=4", "p_aug=1", "lr=1e-5"
-    assert_same((*words, *own, *views(words)), 3, 1e-9)
+def test_agents_of_images_are_the_same(words, images, monkeypatch):
+    """Networks, losses and first gradients at any rate; parameters and moments after ten updates.
+
+    Adam's step is lr m / (sqrt(v) + eps). Where gelu is all but 0 a weight's gradient is 1e-10 and less, and its last
+    bits are rounding: with the usual eps of 1e-8 that is a hundredth of a step like any other, whatever the network. An
+    eps above the rounding makes a step as exact as its gradient. The usual one is proved above, where nothing is
+    saturated.
+    """
+    for place in ("systems.offline.twin", "algos.offline.learner_jax"):
+        monkeypatch.setattr(f"crossfade.{place}.EPS", COARSE)
+    own = images, "validation=0", "batch_size=4", "p_aug=1"
+    assert_same((*words, *own, *views(words)), 10, 1e-9)
 
 
 def views(words):

@@ -4,9 +4,11 @@ from ...registry import Item, Measure, System
 
 MAZE = ("env.map=medium", "hidden=128,128", "batch_size=128", "tau=0.05", "actor_every=1", "validation=0")
 """What the presets of the maze have in common; those of the agents come after."""
+STABLE = ("lr=3e-4", "gamma=0.97", "pretrain=1000", "steps=8000")
+"""A lower rate and discount for actors that follow a critic's gradient."""
 LEARNING = {
     "iql": ("agent.alpha=10", "pretrain=1000", "steps=6000"),
-    "rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=6000"),
+    "rebrac": ("style=explore", "agent.alpha_actor=0.01", *STABLE),
     "crl_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "td_infonce": ("agent.latent_dim=32", "agent.alpha=0.03", "reward_shift=1", "pretrain=2000", "steps=4000"),
     "fb_repr": (
@@ -30,8 +32,8 @@ LEARNING = {
         "pretrain=12000",
         "steps=16000",
     ),
-    "dino_rebrac": ("encoder=mlp", "style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
-    "mbpo_rebrac": ("style=explore", "agent.alpha_actor=0.01", "pretrain=1000", "steps=4000"),
+    "dino_rebrac": ("encoder=mlp", "style=explore", "agent.alpha_actor=0.01", *STABLE),
+    "mbpo_rebrac": ("style=explore", "agent.alpha_actor=0.01", *STABLE),
 }
 """Of every agent its settings on the first task of the maze, of InFOM on the third; docs/offline_learning.md judges."""
 

@@ -109,6 +109,10 @@ class Population:
         names = dict.fromkeys(name for figures in found for name in figures) or ("eval/success",)
         return {name.removeprefix("eval/"): np.array([f.get(name, np.nan) for f in found]) for name in names}
 
+    def policy(self, i: int) -> Modules:
+        """That of a member, on the host."""
+        return self._of(i)[0]
+
     def _infer(self) -> None:
         """The latent of the task, as each member sees it."""
         latents = [system.infer_latent(self._of(i)[0]) for i, system in enumerate(self.systems)]
