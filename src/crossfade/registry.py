@@ -59,7 +59,7 @@ class System:
     twin: Item | None = None
     """A `parity.Twin`, for `crossfade parity`."""
     bench: Item | None = None
-    """`(quick, as_json, quiet) -> exit code`, for `crossfade bench`."""
+    """`(quick, as_json, quiet, only) -> exit code`, for `crossfade bench`."""
     effort: str = ""
     """A dataclass that extends `run.evaluation.Effort`; its fields are the options of `crossfade eval`."""
     judge: str = ""

@@ -27,7 +27,7 @@ def main() -> None:
     torch.set_num_threads(len(request["cpus"]))
     from .bridge_contenders import Contenders
 
-    makers = {name: Contenders(*net).makers() for name, net in NETS.items()}
+    makers = {name: Contenders(*net).makers() for name, net in NETS.items() if name in request.get("nets", NETS)}
     print_record(makers, request)
 
 

@@ -55,7 +55,7 @@ def run(
     """The whole record: circumstances, every setting's figures, and the promises.
 
     `flops` is the arithmetic that a step of a contender needs, where that can be told; `missing` are contenders that
-    cannot run here, and why.
+    cannot run here, and why. Promises about other settings are left out.
     """
     peak, measured = matrix_peak(), {}
     for i, (name, contenders) in enumerate(settings.items(), 1):
@@ -70,7 +70,7 @@ def run(
         "rounds": rounds,
         "peak_flops": peak,
         "settings": measured,
-        "promises": judge(promises, measured),
+        "promises": judge([promise for promise in promises if promise.setting in settings], measured),
     }
 
 

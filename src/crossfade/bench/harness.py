@@ -7,16 +7,25 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import CrossfadeError
+from ..errors import CrossfadeError, UsageError
 from ..run.files import strict_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+T = TypeVar("T")
 FRESH = {"JAX_ENABLE_COMPILATION_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 """Environment of a process whose compile time is measured: nothing kept from before is used."""
+
+
+def chosen(settings: Mapping[str, T], only: str) -> dict[str, T]:
+    """The settings whose name contains the text, upper or lower case; all of them for an empty one."""
+    found = {name: setting for name, setting in settings.items() if only.lower() in name.lower()}
+    if not found:
+        raise UsageError(f"no setting of this bench has {only!r} in its name. Settings: {'; '.join(settings)}.")
+    return found
 
 
 def end(record: dict[str, Any], show: Callable[[dict[str, Any]], None], *, quick: bool, as_json: bool) -> int:

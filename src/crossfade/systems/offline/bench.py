@@ -23,7 +23,7 @@ from ...algos.offline.batch import PHASES, Phase
 from ...algos.offline.config import AGENTS
 from ...bench import contest
 from ...bench.contest import CORES, Contenders, Promise
-from ...bench.harness import end, wide_console
+from ...bench.harness import chosen, end, wide_console
 from ...config import apply
 from .config import OfflineDataConfig
 
@@ -93,18 +93,17 @@ def _promises(setting: str) -> list[Promise]:
 PROMISES = tuple(promise for setting in SETTINGS for promise in _promises(setting))
 
 
-def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
+def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False, only: str = "") -> int:
     """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
-    record = run(quick=quick, progress=not (quiet or as_json))
+    record = run(quick=quick, progress=not (quiet or as_json), only=only)
     return end(record, show, quick=quick, as_json=as_json)
 
 
-def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, progress: bool = False, only: str = "") -> dict[str, Any]:
     """The whole record; a quick look has three settings and nothing of what torch compiles."""
     rounds, seconds = (3, 0.2) if quick else (3, 0.5)
-    settings = quick_look() if quick else SETTINGS
-    promises = [promise for promise in PROMISES if promise.setting in settings]
-    return contest.run(WORKER, settings, promises, rounds, seconds, flops=flops, progress=progress)
+    settings = chosen(quick_look() if quick else SETTINGS, only)
+    return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, progress=progress)
 
 
 def quick_look() -> dict[str, Contenders]:

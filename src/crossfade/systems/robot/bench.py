@@ -25,7 +25,7 @@ from typing import Any
 
 from ...bench import contest
 from ...bench.contest import ALONE, CORES, SHARED, Promise, both, show
-from ...bench.harness import end
+from ...bench.harness import chosen, end
 from . import RECORD
 
 LOOP, NUMPY, HOST = (
@@ -103,16 +103,17 @@ PROMISES = (
 WORKER = "crossfade.systems.robot.bench_worker"
 
 
-def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
+def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False, only: str = "") -> int:
     """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
-    record = run(quick=quick, progress=not (quiet or as_json))
+    record = run(quick=quick, progress=not (quiet or as_json), only=only)
     return end(record, show, quick=quick, as_json=as_json)
 
 
-def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, progress: bool = False, only: str = "") -> dict[str, Any]:
     """The whole record; a quick look has neither MJX nor Brax, which compile for half a minute."""
     rounds, seconds = (3, 0.3) if quick else (5, 1.0)
     settings = {name: _quick(contenders) for name, contenders in SETTINGS.items()} if quick else SETTINGS
+    settings = chosen(settings, only)
     why = "Brax is not installed"
     absent: dict[str, str] = {} if find_spec("brax") else dict.fromkeys(BY_BRAX, why)
     return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, missing=absent, progress=progress)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...bench import contest
 from ...bench.contest import CORES, SHARED, Promise, both, show
-from ...bench.harness import end
+from ...bench.harness import chosen, end
 from .bench_worker import missing
 
 JAX, NUMPY, PLAIN, PANDAS = "JAX", "vectorised NumPy", "plain Python, one account", "pandas row by row, one account"
@@ -91,19 +91,19 @@ PROMISES = (
 WORKER = "crossfade.systems.trading.bench_worker"
 
 
-def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
+def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False, only: str = "") -> int:
     """Runs the bench and prints it; 1 when a promise is broken or cannot be measured, for a quick look always 0."""
-    record = run(quick=quick, progress=not (quiet or as_json))
+    record = run(quick=quick, progress=not (quiet or as_json), only=only)
     return end(record, show, quick=quick, as_json=as_json)
 
 
-def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, progress: bool = False, only: str = "") -> dict[str, Any]:
     """The whole record: circumstances, every setting's figures, and the promises."""
     rounds, seconds = (3, 0.3) if quick else (7, 2.0)
     why = "; ".join(missing())
     return contest.run(
         WORKER,
-        SETTINGS,
+        chosen(SETTINGS, only),
         PROMISES,
         rounds,
         seconds,

@@ -32,7 +32,7 @@ from typing import Any
 
 from ...bench import contest
 from ...bench.contest import CORES, SHARED, Promise, both, show
-from ...bench.harness import end
+from ...bench.harness import chosen, end
 
 PUBLISHED, LEAN = "objects as published, 1 map", "lean objects, 1 map"
 ONE, MANY, MOST = "JAX, 1 map", "JAX, 64 maps", "JAX, 1024 maps"
@@ -109,18 +109,17 @@ PROMISES = (
 WORKER = "crossfade.systems.treasurehunt.bench_worker"
 
 
-def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False) -> int:
+def main(*, quick: bool = False, as_json: bool = False, quiet: bool = False, only: str = "") -> int:
     """Runs the bench and prints it; 1 when a promise is broken, for a quick look always 0."""
-    record = run(quick=quick, progress=not (quiet or as_json))
+    record = run(quick=quick, progress=not (quiet or as_json), only=only)
     return end(record, lambda record: show(record, UNITS), quick=quick, as_json=as_json)
 
 
-def run(quick: bool = False, progress: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, progress: bool = False, only: str = "") -> dict[str, Any]:
     """The whole record; a quick look has three settings, and what uses one core in them."""
     rounds, seconds = (3, 0.3) if quick else (5, 1.0)
-    settings = quick_look() if quick else SETTINGS
-    promises = [promise for promise in PROMISES if promise.setting in settings]
-    return contest.run(WORKER, settings, promises, rounds, seconds, flops=flops, progress=progress)
+    settings = chosen(quick_look() if quick else SETTINGS, only)
+    return contest.run(WORKER, settings, PROMISES, rounds, seconds, flops=flops, progress=progress)
 
 
 def quick_look() -> dict[str, Contenders]:
