@@ -238,5 +238,8 @@ def test_the_axis_of_agents_goes_with_the_devices():
         assert small(agent_axis=axis, devices=2).shares_batches
         with pytest.raises(UsageError, match="devices: expected a divisor of batch_size = 4, got 3"):
             small(agent_axis=axis, devices=3)
-    assert not small(agent_axis="shard", devices=3).shares_batches
+    whole, rest = small(agent_axis="shard", devices=3), small(agent_axis="shard", devices=2)
+    assert (whole.own_agents, whole.shares_batches, rest.own_agents, rest.shares_batches) == (1, False, 1, True)
+    with pytest.raises(UsageError, match="devices: expected a divisor of batch_size = 3, got 2"):
+        replace(rest, batch_size=3)
     assert "agent_axis" in Config.bookkeeping

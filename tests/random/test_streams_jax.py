@@ -15,9 +15,16 @@ def test_compiled_streams_are_those_of_jax_random(name):
     np.testing.assert_array_equal(draw(key), getattr(jax.random, name)(key, (257, 3)))
 
 
+@pytest.mark.parametrize("name", ["uniform", "normal"])
+def test_a_part_of_a_stream_is_drawn_alone(name):
+    draw = jax.jit(lambda key, first: getattr(streams_jax, name)(key, (7, 3), "float32", first))
+    key = jax.random.key(5)
+    np.testing.assert_array_equal(draw(key, 250 * 3), getattr(jax.random, name)(key, (257, 3))[250:])
+
+
 def test_a_uniform_of_zero_makes_a_finite_gumbel(monkeypatch):
     """It comes once in 2**23 draws: too seldom to be met by chance in a test."""
-    monkeypatch.setattr(streams_jax, "bits", lambda key, size, width: jnp.zeros(size, jnp.uint32) + key[0])
+    monkeypatch.setattr(streams_jax, "bits", lambda key, size, width, first: jnp.zeros(size, jnp.uint32) + key[0])
     draw = jax.jit(lambda key: streams_jax.gumbel(key, (4,), "float32"))
     expected = -np.log(-np.log(np.finfo(np.float32).tiny))
     np.testing.assert_allclose(draw(jnp.zeros(2, jnp.uint32)), expected, rtol=1e-6)
