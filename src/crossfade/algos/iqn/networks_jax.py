@@ -134,17 +134,27 @@ def _cosines(
 
 def _weights(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[Weights]:
     """Weight and bias of each layer that there is, with their noise in a pass."""
+    found = []
+    for layer, own in zip(layers, _numbers(layers, noise), strict=True):
+        if isinstance(layer, IndependentNoisyLinear) and own:
+            weight, bias = (x.astype(layer.weight.dtype) for x in own)
+            found.append((layer.weight + layer.sigma_weight * weight, layer.bias + layer.sigma_bias * bias))
+        elif layer is not None:
+            found.append((layer.weight, layer.bias))
+    return found
+
+
+def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[tuple[Array, ...]]:
+    """The noise of a pass cut up: for each layer that of its weight and its bias, or nothing."""
     found, start = [], 0
-    for layer in (layer for layer in layers if layer is not None):
-        weight, bias = layer.weight, layer.bias
-        assert bias is not None
+    for layer in layers:
+        own = ()
         if noise is not None and isinstance(layer, IndependentNoisyLinear):
-            noise = noise.astype(weight.dtype)
-            middle, end = start + weight.size, start + weight.size + bias.size
-            weight = weight + layer.sigma_weight * noise[start:middle].reshape(weight.shape)
-            bias = bias + layer.sigma_bias * noise[middle:end]
+            middle = start + layer.weight.size
+            end = middle + layer.bias.size
+            own = noise[start:middle].reshape(layer.weight.shape), noise[middle:end]
             start = end
-        found.append((weight, bias))
+        found.append(own)
     return found
 
 

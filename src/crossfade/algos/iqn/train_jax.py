@@ -112,12 +112,13 @@ def own_batch(
     if config.own_agents in (0, config.agents):
         batch = batch_of(replay, noise, copy, game, config)
         return batch._replace(transitions=[batch.transitions])
-    key, rows, runs = jax.random.fold_in(key, Noise._fields.index("noise")), 3 * sizes.noise_dim, []
-    fractions, choices = own_runs(noise.fractions, config), own_runs(noise.choice, config)
-    for (first, n), fraction, choice in zip(runs_of(config), fractions, choices, strict=True):
+    key, size = jax.random.fold_in(key, Noise._fields.index("noise")), 3 * sizes.noise_dim
+    each = zip(runs_of(config), own_runs(noise.choice, config), own_runs(noise.fractions, config), strict=True)
+    runs, ready = [], jnp.ones((), bool)
+    for (first, n), choice, fractions in each:
         transitions, ready = replay_jax.sample(replay, choice, game.turns, config, first)
-        drawn = streams.normal(key, (n, 3, sizes.noise_dim), "float32", first * rows)
-        runs.append(transitions._replace(**_floats({"fractions": fraction, "noise": drawn}, config)))
+        own = {"fractions": fractions, "noise": streams.normal(key, (n, 3, sizes.noise_dim), "float32", first * size)}
+        runs.append(transitions._replace(**_floats(own, config)))
     return Batch(runs, ready, copy, {})
 
 
