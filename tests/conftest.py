@@ -25,6 +25,16 @@ torch.set_num_threads(1)
 gc.set_threshold(100_000, 20, 20)  # traced programs are millions of objects: by default a twentieth of the time is gc's
 
 
+QUICK_COMPILER = "--xla_backend_optimization_level=2"
+"""LLVM's -O2 in place of XLA's -O3: the same bits (tests/random/test_exactness.py), compiled in less time."""
+
+
+def pytest_configure(config):
+    """The default run compiles quickly; the slow tests, and files run by themselves, as users do."""
+    if config.option.markexpr == "not slow":
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_COMPILER}".strip()
+
+
 def pytest_collection_modifyitems(config, items):
     """Marks the cases of like_cases.txt as slow."""
     listed = left_out()

@@ -62,6 +62,19 @@ def test_paths_that_do_not_fit_are_answered_in_words(folder, words, code, messag
     assert message in said(capsys, code, words)
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["robot", "env.model=gone.xml"], 2, "the path of an MJCF, got 'gone.xml', which is no file"),
+        (["offline", "data=gone.npz"], 2, "got 'gone.npz', where nothing is"),
+        (["offline", "data=file"], 1, "Convert it to one of these"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_no_folder(folder, words, code, message, capsys):
+    assert message in said(capsys, code, ["train", *words, "mode=torch", "--quiet"])
+    assert not list(folder.glob("runs/*/*"))
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EIO])
 def test_a_disk_that_refuses_is_named_with_what_to_do(folder, number, monkeypatch, capsys):
     def refuse(file):

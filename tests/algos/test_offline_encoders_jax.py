@@ -139,7 +139,7 @@ def imaged(config, phase):
 
 @pytest.mark.parametrize(
     "agent",
-    few(("infom", "dino_rebrac", "iql", "rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp"), "dino_rebrac"),
+    few(("infom", "dino_rebrac", "iql", "rebrac", "crl_infonce", "td_infonce", "fb_repr", "hilp"), "iql"),
 )
 def test_images_reach_the_modules_that_the_agent_states(agent):
     few = {"flow_steps": 2, "flow_goals": 2} if agent == "infom" else {}

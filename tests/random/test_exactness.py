@@ -1,6 +1,7 @@
 """The parts under the streams: the cipher, XLA's float32 functions over every argument, and guards that see a fault."""
 
 import inspect
+import os
 import subprocess
 import sys
 
@@ -126,6 +127,33 @@ assert all(map(torch.equal, got, wanted))
 def test_compiled_draws_equal_eager_ones():
     """In a process of its own: torch.compile cannot trace the run-time checks of shapes that this suite runs with."""
     subprocess.run([sys.executable, "-c", COMPILED], check=True)
+
+
+DRAWN = """
+import hashlib, jax, jax.numpy as jnp, numpy as np
+key, found = jax.random.key(7), []
+for draw in (jax.random.uniform, jax.random.normal, jax.random.exponential, jax.random.gumbel):
+    x = draw(key, (5000,))
+    net = lambda x: jnp.tanh(x.reshape(50, 100) @ jnp.cos(x[:1000]).reshape(100, 10)) * jnp.exp(-x[:10])
+    found += [x, jax.jit(net)(x), jax.jit(jax.grad(lambda x: net(x).mean()))(x)]
+print(hashlib.sha256(b"".join(np.asarray(x).tobytes() for x in found)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_a_quicker_compiler_gives_the_same_bits():
+    """The default run of the tests has LLVM at -O2 (tests/conftest.py), users have it at -O3; -O0 fuses no products."""
+    own = {level: f"--xla_backend_optimization_level={level}" for level in (0, 2, 3)}
+    run = lambda flags: (
+        subprocess.run(
+            [sys.executable, "-c", DRAWN],
+            env=os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "0"},
+            check=True,
+            capture_output=True,
+        ).stdout
+    )
+    found = {level: run(flags) for level, flags in own.items()}
+    assert found[2] == found[3] != found[0]
 
 
 def test_keys_cross_from_jax_as_they_are():

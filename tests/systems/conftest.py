@@ -18,6 +18,9 @@ DEAR |= {
 }
 DEAR |= {("test_a_killed_run_resumes_bit_for_bit", "offline")}
 DEAR |= {("test_numbers_that_are_not_finite_are_told_and_not_kept", toy) for toy in LIKE_OTHERS}
+COMPILED = {("test_numbers_that_are_not_finite_are_told_and_not_kept", "jax_full")}
+QUICKLY_COMPILED = ("gflownet", "toy:RECORD")
+"""The systems whose cases of `COMPILED` are in the default run; the others have those of another mode there."""
 
 
 def pytest_collection_modifyitems(items):
@@ -28,7 +31,8 @@ def pytest_collection_modifyitems(items):
         given, runs = item.callspec.params, {"finished", "killed"} & set(item.fixturenames)
         modes = {given.get(name) for name in ("mode", "first", "second")}
         like_others = given.get("system") in LIKE_OTHERS and (runs or modes & DEAR_MODES)
-        if like_others or (item.originalname, given.get("system")) in DEAR:
+        compiled = (item.originalname, given.get("mode")) in COMPILED and given.get("system") not in QUICKLY_COMPILED
+        if like_others or compiled or (item.originalname, given.get("system")) in DEAR:
             item.add_marker(pytest.mark.slow)
 
 

@@ -33,11 +33,13 @@ from types import NoneType
 from typing import IO, Any, TypeVar
 
 from ..config import from_yaml, read_tree, to_yaml
-from ..errors import RunError, UsageError, nearest
+from ..errors import DataError, RunError, UsageError, UserCodeError, nearest
 from . import metrics, provenance
 from .files import ADVICE, read_json, read_text, reading, write_bytes, write_json, write_text, writing
 
 Config = TypeVar("Config")
+REFUSED = (UsageError, UserCodeError, DataError)
+"""What says that a run cannot begin as it was asked for."""
 
 _CHECKPOINT = re.compile(r"[0-9]{10,18}")
 _SESSION: dict[str, type | tuple[type, ...]] = {  # of meta.json, as provenance.session gives it
@@ -64,6 +66,7 @@ class RunDir:
         self.eval = path / "eval"
         self.plots = path / "plots"
         self._lock: IO[str] | None = None
+        self._new = False
 
     @classmethod
     def create(
@@ -90,6 +93,7 @@ class RunDir:
             run.close()
             shutil.rmtree(run.path, ignore_errors=True)
             raise
+        run._new = True
         return run
 
     @classmethod
@@ -195,8 +199,15 @@ class RunDir:
     def __enter__(self) -> "RunDir":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """A new run that was refused before it had anything to keep leaves no folder."""
         self.close()
+        if self._new and isinstance(error, REFUSED) and not self._rows_or_checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _rows_or_checkpoints(self) -> bool:
+        size = os.path.getsize(self.metrics_path) if os.path.isfile(self.metrics_path) else 0
+        return size > 0 or bool(_names_in(self.checkpoints))
 
     def _take_lock(self) -> None:
         with writing(self.path / "lock"):

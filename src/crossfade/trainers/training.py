@@ -53,13 +53,15 @@ def train(
             run.check_resume(began_at)
             if began_at == config.steps and (result := run.result) is not None:
                 return {name: value for name, value in result.items() if name != "step"}
+        make = lambda: make_trainer(system, config, start, began_at)
+        trainer = None if resume else make()  # a system says more of a file that it cannot read than `digests` can
         sources = digests(config.sources)
         if bundle and (changed := _changed(bundle.meta.get("sources", sources), sources)):
             raise CheckpointError(
                 f"{', '.join(changed)}: expected what the run has read so far, got other contents. Put them back, or "
                 f"begin a new run with --weights {run.path}."
             )
-        trainer = make_trainer(system, config, start, began_at)
+        trainer = trainer or make()
         meta = {"system": system.name, "mode": config.mode, "sources": sources}
         seconds: list[tuple[int, float]] = []
         evaluation: dict[str, float] = {}
