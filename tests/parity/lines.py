@@ -7,24 +7,23 @@ the one it stands for.
 import hashlib
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import jax
 
-from crossfade import random
-from crossfade.bridge.source_lines import is_search, is_users
+from crossfade.bridge.source_lines import is_search, is_users, line_text
 from crossfade.parity.bisecting.host import _arrays
 
-PLUMBING = ("patched.<locals>.call", "within.<locals>.<lambda>")
-RANDOM = str(Path(random.__file__).parent)  # it computes in memory that is not set before
+PLUMBING = ("patched", "patched.<locals>.call", "within.<locals>.<lambda>")
+EXCHANGING = ("return patched(right, (",)
+"""Pieces of lines by which functions are exchanged for others: those are the places, not the line."""
 MANY = 2000  # events
 Event = tuple[str, str, str]  # line, variable or "", value
 
 
 class Steps:
-    """Every line of the user's code that is run, and every value that a variable comes to hold."""
+    """Every line of the user's code that is run, every value that a variable comes to hold or a function returns."""
 
     def __init__(self):
         self.events: list[Event] = []
@@ -43,11 +42,15 @@ class Steps:
             sys.settrace(before)
         return self
 
+    def without(self, code: CodeType) -> "Steps":
+        """But for the events of one function."""
+        kept = [i for i, (own, _, _) in enumerate(self.frames) if own is not code]
+        found = Steps()
+        found.events, found.frames = [self.events[i] for i in kept], [self.frames[i] for i in kept]
+        return found
+
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        file_name = frame.f_code.co_filename
-        if not is_users(file_name) or file_name.startswith(RANDOM) or frame.f_code.co_qualname in PLUMBING:
-            return None
-        if file_name.endswith("config.py") or frame.f_code.co_name == "settings":  # a setting is no place: its use is
+        if not is_users(frame.f_code.co_filename) or frame.f_code.co_qualname in PLUMBING or _is_setting(frame):
             return None
         self._kept.append(frame)
         for name, value in frame.f_locals.items():
@@ -65,6 +68,8 @@ class Steps:
             if event == "line":
                 self._add(frame, at[0], "", "", fresh[0])
                 fresh[0] = False
+            for path, array in _arrays(value, "return") if event == "return" else ():
+                self._add(frame, at[0], path, _digest(array), False)
             return step
 
         return step
@@ -80,19 +85,36 @@ class Steps:
         self.frames.append((frame.f_code, tuple(lines), fresh))
 
 
+def _is_setting(frame: FrameType | None) -> bool:
+    """Whether settings are read, or what is called for it: a setting is no place, its use is."""
+    while frame is not None and not is_search(frame.f_code.co_filename):
+        if frame.f_code.co_filename.endswith("config.py") or frame.f_code.co_name == "settings":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _digest(array: Any) -> str:
     return hashlib.md5(repr((array.shape, str(array.dtype))).encode() + array.tobytes()).hexdigest()
 
 
 def first_lines(clean: Callable[[], Any], wrong: Callable[[], Any]) -> set[tuple[str, tuple[str, ...]]]:
-    """The first lines at which two runs part, of both; nothing where they are the same."""
+    """The first lines at which two runs part, of both; nothing where they are the same. What is kept from a first run
+    on must have been computed before."""
     runs = [Steps().run(call) for call in (clean, wrong)]
+    if runs[0].events == runs[1].events:
+        return set()
     again = zip(runs[0].events, Steps().run(clean).events, strict=False)
     noise = {event[:2] for event, other in again if event != other}  # what is another in every run
-    pairs = zip(runs[0].events, runs[1].events, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b and not noise & {a[:2], b[:2]}), None)
-    if at is None:
-        return set()
+    while True:
+        pairs = zip(runs[0].events, runs[1].events, strict=False)
+        at = next((i for i, (a, b) in enumerate(pairs) if a != b and not noise & {a[:2], b[:2]}), None)
+        if at is None:
+            return set()
+        own = [runs[1].events[at][0], *(lines[0] for lines in _alone(runs[1], at, runs[0]))]
+        if not any(piece in line_text(line) for piece in EXCHANGING for line in own):
+            break
+        runs = [run.without(runs[1].frames[at][0]) for run in runs]
     found = set()
     exchanged = runs[0].frames[at][0] is not runs[1].frames[at][0] and any(run.frames[at][2] for run in runs)
     for run, other in (runs, runs[::-1]):

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from lines import __file__ as lines_file, first_lines
 from mutants import Mutant
+from mutants_updates import STEPS
 from torch.utils._pytree import tree_map
 
 from crossfade.bridge.jaxprs import unrolled_length
@@ -73,10 +74,10 @@ class Version:
 class Bare(Trial):
     """A trial that runs neither half until it is asked to."""
 
-    def __init__(self, twin: Twin, level: str):
+    def __init__(self, twin: Twin, level: str, updates: int = 1):
         mapping = find_mapping(twin, [level])
-        self.twin, self.mapping, self.level, self.steps, self.runs = twin, mapping, level, (1,), 0
-        self.levels, self._batches = Levels(twin, mapping, "float64", (1,)), {}
+        self.twin, self.mapping, self.level, self.steps, self.runs = twin, mapping, level, (updates,), 0
+        self.levels, self._batches = Levels(twin, mapping, "float64", self.steps), {}
         self.weights = self.levels.weights
 
 
@@ -139,9 +140,9 @@ def torch_version(trial: Trial) -> Version:
     return version
 
 
-def versions(twin: Twin, level: str) -> tuple[Version, Version]:
+def versions(twin: Twin, level: str, updates: int = 1) -> tuple[Version, Version]:
     """The torch half and the JAX half."""
-    trial = Bare(twin, level)
+    trial = Bare(twin, level, updates)
     with precision("float64"):
         function, args = trial._function()
         program = trace(function, *args)
@@ -188,10 +189,13 @@ def counterparts(sites: Iterable[Operation], clean: Version, half: Version) -> l
     """The operations of the half without the bug that compute what some operations of the clean other half compute: the
     values that both have, from there on the first, with what leads to them and only this half has."""
     theirs = {p.number: key for key, p in half.points.items()}
-    made = {key: o for o in half.operations for key in o.gives}
+    made: dict[str, list[Operation]] = {}  # the same may be computed in several places
+    for operation in half.operations:
+        for key in operation.gives:
+            made.setdefault(key, []).append(operation)
     index = Index(half.points[key] for key in made if key in half.points)
     own = Index(p for p in clean.points.values())
-    found: dict[str, Operation] = {}
+    found: dict[Site, Operation] = {}
     waiting, seen = [key for o in sites for key in o.gives], set()
     while waiting:
         key = waiting.pop()
@@ -229,18 +233,22 @@ def _named(version: Version, key: str) -> set[str]:
     return names
 
 
-def _with_stretch(key: str, made: dict[str, Operation], half: Version, own: Index, found: dict[str, Operation]) -> None:
+def _with_stretch(
+    key: str, made: dict[str, list[Operation]], half: Version, own: Index, found: dict[Site, Operation]
+) -> None:
     """An operation, and those before it whose values the other half has not."""
-    waiting = [key]
+    waiting, seen = [key], set()
     while waiting:
-        operation = made.get(waiting.pop())
-        if operation is None or operation.key in found:
+        at = waiting.pop()
+        if at in seen:
             continue
-        found[operation.key] = operation
-        for read in operation.reads:
-            point = half.points.get(read)
-            if point is not None and not own.find(point.value):
-                waiting.append(read)
+        seen.add(at)
+        for operation in made.get(at, ()):
+            found[operation.key, operation.lines] = operation
+            for read in operation.reads:
+                point = half.points.get(read)
+                if point is not None and not own.find(point.value):
+                    waiting.append(read)
 
 
 # Places
@@ -255,12 +263,21 @@ class Places:
 
 
 def places(mutant: Mutant) -> Places:
-    """Where a bug is, by its plant."""
+    """Where a bug is, by its plant. A bug of later updates may compute nothing else in the first."""
+    found = Places()
     with quiet():
         clean, wrong = mutant.clean(), mutant.make()
         if mutant.level in ("env", "rollout"):
             return _places_in_worlds(clean, wrong, mutant.level)
-        before, after = versions(clean, mutant.level), versions(wrong, mutant.level)
+        for updates in range(1, 1 + (max(STEPS) if mutant.level == "updates" else 1)):
+            pairs = (versions(twin, mutant.level, updates) for twin in (clean, wrong))
+            if (found := _places_of(mutant, wrong, *pairs)).half:
+                break
+    return found
+
+
+def _places_of(mutant: Mutant, wrong: Twin, before: tuple[Version, Version], after: tuple[Version, Version]) -> Places:
+    """By both versions of both halves."""
     found = Places()
     for half, old, now, rest in (
         ("jax", before[1], after[1], before[0]),
@@ -288,12 +305,19 @@ def _distinct(sites: set[Site], version: Version, other: Version) -> set[Site]:
 
 
 def _places_in_worlds(clean: Twin, wrong: Twin, level: str) -> Places:
-    """The first lines that are others, in either half, and the first equations where JAX can trace them."""
+    """The first lines that are others, in either half, of the reset and of the steps; and the first equations where JAX
+    can trace them."""
     found = Places()
     with precision("float64"):
         for half in ("torch", "jax"):
-            pairs = zip(_runs(clean, level, half), _runs(wrong, level, half), strict=True)
-            found.sites[half] = next((own for pair in pairs if (own := first_lines(*pair))), set())
+            if clean.half(level, half) is wrong.half(level, half):
+                continue
+            pairs = [*zip(_runs(clean, level, half), _runs(wrong, level, half), strict=True)]
+            for part in (pairs[:1], pairs[1:]):
+                for call in part[0] if part else ():  # what is kept from the first run on
+                    with jax.disable_jit():
+                        call()
+                found.sites[half] |= next((own for pair in part if (own := first_lines(*pair))), set())
         for old, now in zip(_programs(clean, level), _programs(wrong, level), strict=False):
             found.sites["jax"] |= {(o.name, o.lines) for o in (*planted(now, old), *planted(old, now)) if o.lines}
     found.half = " ".join(half for half, own in found.sites.items() if own)
@@ -338,7 +362,12 @@ def _programs(twin: Twin, level: str) -> list[Version]:
 
 # Whether a place that was named is one of them
 
-PLUMBING = ("with ExitStack() as stack", "return function(*given)", "lambda *given, **named: change(right")
+PLUMBING = (
+    "with ExitStack() as stack",
+    "return function(*given)",
+    "lambda *given, **named: change(right",
+    "return torque(other, body, target, strength)",
+)
 """Pieces of lines by which bugs are planted: they lead to operations and are none."""
 
 

@@ -21,6 +21,7 @@ from crossfade.cli import main
 from crossfade.errors import UsageError
 from crossfade.loading import load_attribute
 from crossfade.parity import Divergence, Twin, Verdict, bisect, check
+from crossfade.parity.bisecting.trial import Trial
 from crossfade.registry import twins
 from default_run import few
 
@@ -175,6 +176,36 @@ def test_loops_that_could_not_be_unrolled_are_told():
     twin = make_twin("rolled", seeded(Weight), batch={"x": draw(3)}, loss=(torch_loss, jax_loss))
     assert any("rolled up" in note and "AttributeError" in note for note in found(twin, "loss").notes)
     assert not found(ppo("sum for mean"), "loss").notes
+
+
+def test_a_world_that_cannot_run_without_jit_is_told():
+    class Host:
+        def reset(self, key):
+            return {"x": np.float64(1.0)}
+
+        def step(self, state, action):
+            return {"x": state["x"] + 3.0}, {"reward": 0.0}
+
+    class Compiled(Host):
+        def step(self, state, action):
+            add = lambda i, total: total + 2 * i.astype(total.dtype)  # without jit i is Python's
+            return {"x": jax.lax.fori_loop(0, 3, add, jnp.asarray(state["x"]))}, {"reward": 0.0}
+
+    divergence = found(Twin("loop", env=(Host(), Compiled()), actions=np.zeros(2, int)), "env")
+    assert any("line by line" in note and "AttributeError" in note for note in divergence.notes)
+    assert not found(grid("cost with the wrong sign"), "env").notes[:-1]
+
+
+def test_changes_that_cannot_be_run_are_counted():
+    trial = Trial(trunk(), trunk().mapping, "forward")
+    assert trial.attempt({1: lambda f, a, k: 1 / 0}) is None
+    assert trial.refused == {"ZeroDivisionError": 1}
+
+
+def test_a_target_that_follows_too_late_is_told_by_its_numbers():
+    divergence = found(learner("EMA from the weights before the update"), "update")
+    assert "after the update, JAX moves 0.05 of the way to out." in divergence.cause
+    assert divergence.torch is not None and "slow.lerp_(fast, 0.05)" in divergence.torch.source
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 PACKAGE = str(Path(__file__).parent.parent) + os.sep
 TOOLS = tuple(f"{PACKAGE}{part}" for part in (f"bridge{os.sep}", f"parity{os.sep}", "doctor.py"))
+STREAMS = f"{PACKAGE}random{os.sep}"
+"""What jax.random is on the other side: a library."""
 CASES = f"{PACKAGE}parity{os.sep}cases{os.sep}"
 LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
@@ -18,7 +20,7 @@ def is_users(file_name: str) -> bool:
     if file_name.startswith("<") or file_name.startswith(CASES):
         return file_name.startswith(CASES)
     if file_name.startswith(PACKAGE):
-        return not file_name.startswith(TOOLS)
+        return not file_name.startswith((*TOOLS, STREAMS))
     return not (file_name.startswith(PYTHON) or any(part in file_name for part in LIBRARIES))
 
 

@@ -36,6 +36,7 @@ def alternatives(
     """What the equation might have given instead, by kind and in words."""
     values = [points[n].value if n in points else np.asarray(program.constants.get(n, 0)) for n in equation.inputs]
     own = points[equation.outputs[0]].value
+    values, own = [_signed(value) for value in values], _signed(own)
     name = equation.name
     if own.dtype.kind == "b" and own.size > 1:
         yield "mask", f"the result of {name} is inverted in JAX", ~own
@@ -61,6 +62,9 @@ def alternatives(
                     yield kind, f"the {kind}: host {other}, JAX {name}", function(*values)
             for at in (0, 1):
                 yield "left out", f"{name} is only in JAX", values[at]
+    if name == "rem":
+        x, n = values
+        yield "clamp", "the host keeps it below a bound, JAX takes the remainder", np.clip(x, 0, n - 1)
     if name == "clamp":
         low, x, high = values
         for text, bounds in (
@@ -85,3 +89,8 @@ def alternatives(
                         f"operand {at + 1} of {name}: the host reads {variable.operation}, JAX another value",
                         found,
                     )
+
+
+def _signed(value: np.ndarray) -> np.ndarray:
+    """Room for a number below zero."""
+    return value.astype(np.int64) if value.dtype.kind == "u" else value

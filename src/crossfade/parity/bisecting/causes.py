@@ -314,6 +314,9 @@ def _operands(call: Call) -> Iterator[Cause]:
             for factor in (0.5, 2.0):
                 text = f"{of} times {factor:g} in JAX"
                 yield Cause("factor", text, _moved(at, lambda x, factor=factor: factor * x))
+            if bool((x >= 0).all()):
+                text = f"{of} is taken as one in JAX wherever it is not zero"
+                yield Cause("constant", text, _moved(at, torch.sign))
             for name in FUNCTIONS:
                 yield Cause("only in JAX", f"JAX takes {name} of {of}", _moved(at, getattr(torch, name)))
             for low, high in BOUNDS:

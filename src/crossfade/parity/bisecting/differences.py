@@ -20,15 +20,45 @@ def said(name: str, ours: np.ndarray, theirs: np.ndarray, known: dict[str, np.nd
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     if a.size == 1:
         return _made_of_others(name, a, b, known) or _number(name, ours, float(a.flat[0]), float(b.flat[0]), known)
-    if a.size < FEW and ours.dtype.kind != "f":
-        return "", ""  # equal by chance too often
+    if a.size < FEW and ours.dtype.kind != "f":  # equal by chance too often
+        return _of_the_same_name(name, a, b, known) or ("", "")
     constant = _constant(name, ours, a, b) if np.ptp(b) == 0 or ours.dtype.kind == "b" else None
     if (found := constant or _made_of_others(name, a, b, known) or _constant(name, ours, a, b)) is not None:
         return found
     for found in (_order(name, a, b), _numbers(name, a, b)):
         if found is not None:
             return found
-    return next(_others(name, a, b, known), None) or _part(name, a, b) or _rows(name, a, b) or ("", "")
+    found = next(_others(name, a, b, known), None) or _part(name, a, b) or _rows(name, a, b)
+    return found or _from_other_places(name, a, b) or ("", "")
+
+
+def _of_the_same_name(name: str, a: np.ndarray, b: np.ndarray, known: dict[str, np.ndarray]) -> Said | None:
+    """Two values of one last name, of which each half has another."""
+    alike = {n: v for n, v in known.items() if n.rpartition(".")[2] == name.rpartition(".")[2] and n != name}
+    right = next((n for n, v in alike.items() if equal(v, a)), "")
+    taken = next((n for n, v in alike.items() if equal(v, b)), "")
+    return ("operand", f"JAX has {taken} for {name}, not {right}") if right and taken else None
+
+
+def _from_other_places(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
+    """The same numbers, some of them taken from other places of the array."""
+    moved = ~np.isclose(a, b, 1e-9, 1e-12)
+    if np.unique(b[moved]).size > 1 and all(np.isclose(a, x, 1e-9, 1e-12).any() for x in b[moved]):
+        return "index", f"{name} has in {int(moved.sum())} places numbers of other places in JAX"
+    return None
+
+
+def said_of_all(name: str, ours: list[np.ndarray], theirs: list[np.ndarray]) -> Said | None:
+    """By what a name stands for time after time, in both halves."""
+    if len(ours) < 3 or ours[0].dtype.kind == "u" or any(a.shape != b.shape for a, b in zip(ours, theirs, strict=True)):
+        return None
+    moves = [any(not equal(a, values[0]) for a in values) for values in (ours, theirs)]
+    if moves == [True, False]:
+        shown = f"{float(theirs[0].flat[0]):g}" if theirs[0].size == 1 else "the same"
+        return "constant", f"{name} is {shown} every time in JAX, on the host it changes"
+    if all(equal(a, b) for a, b in zip(ours[:-1], theirs[1:], strict=True)) and moves[0]:
+        return "state", f"{name} in JAX is the host's of one time before"
+    return None
 
 
 STATISTICS = {"mean": np.mean, "standard deviation": np.std, "variance": np.var}
@@ -60,6 +90,9 @@ def _number(name: str, ours: np.ndarray, a: float, b: float, known: dict[str, np
             return "left out", f"{name} is zero in JAX"
         if a == -b:
             return "sign", f"{name} has the other sign in JAX"
+        for side, x, y in (("the host", b, a), ("JAX", a, b)):
+            if abs(x) not in (0, 1) and abs(x * x - y) <= 1e-9 * abs(y):
+                return "constant", f"{name} is the square in {side}: {y:g} for {x:g}"
         others = [n for n, v in known.items() if v.size == 1 and abs(float(v.flat[0]) - b) <= 1e-9 * abs(b) and b]
         if others:
             return "operand", f"JAX has {others[0]} for {name}"
@@ -77,6 +110,8 @@ def _constant(name: str, ours: np.ndarray, a: np.ndarray, b: np.ndarray) -> Said
         words = "true wherever the host's is, and elsewhere too" if (b >= a).all() else ""
         words = words or ("true in fewer places than the host's" if (b <= a).all() else "")
         return ("mask", f"{name} is {words} in JAX") if words else None
+    if np.ptp(a) == 0 and np.ptp(b) == 0 and a.size > 1 and b.flat[0] not in (0, 1):
+        return "constant", f"{name} is {a.flat[0]:.10g} everywhere on the host, {b.flat[0]:.10g} in JAX"
     for side, other, x, y in (("JAX", "the host", a, b), ("the host", "JAX", b, a)):
         if np.ptp(y) == 0 and (np.ptp(x) > 0 or x.size == 1) and y.flat[0] in (0, 1) and not equal(x, y):
             return "left out", f"{name} is {'zero' if y.flat[0] == 0 else 'one'} everywhere in {side}, not in {other}"
@@ -106,8 +141,9 @@ def _numbers(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
     moved = a != 0
     if moved.any() and equal(a[~moved], b[~moved]):
         ratio = b[moved] / a[moved]
-        if np.ptp(ratio) <= 1e-6 * np.abs(ratio).max() and (ratio.size > 1 or ratio[0] in (0.5, 2.0)):
-            return "factor", f"{name} in JAX is {ratio.mean():.8g} times the host's"
+        if np.ptp(ratio) <= 1e-6 * np.abs(ratio).max() and abs(ratio.mean() - 1) > 1e-5:
+            if ratio.size > 1 or ratio[0] in (0.5, 2.0):
+                return "factor", f"{name} in JAX is {ratio.mean():.8g} times the host's"
     shift = b - a
     if np.ptp(shift) <= 1e-9 * max(np.abs(a).max(), np.abs(b).max()):
         return "constant", f"{name} in JAX is the host's plus {shift.mean():.8g}"
@@ -116,11 +152,14 @@ def _numbers(name: str, a: np.ndarray, b: np.ndarray) -> Said | None:
             return "cast", f"{name} is rounded to float32 in one half"
         if equal(np.abs(x), y):
             return "abs", f"{side} takes the absolute value of {name}"
-        if equal(np.clip(x, y.min(), y.max()), y):
-            return "clamp", f"{side} keeps {name} within {y.min():g} and {y.max():g}, the other half does not"
         for eps in EPSILONS:
             if equal(np.sqrt(np.maximum(x**2 - eps, 0)) + eps, y):
                 return "eps", f"{name}: {eps:g} is added beside the root in {side}, under it in the other half"
+        if equal(np.clip(x, y.min(), y.max()), y) and (x.size >= FEW or np.isin(y, (0, 1)).any()):
+            return "clamp", f"{side} keeps {name} within {y.min():g} and {y.max():g}, the other half does not"
+    plain = [np.isin(x, (-1, 0, 1)).all() for x in (a, b)]
+    if plain == [False, True]:
+        return "constant", f"{name} has only 0, 1 and -1 in JAX, other numbers on the host"
     if np.abs(shift).max() == 1 and equal(shift, np.round(shift)):
         return "constant", f"{name} is {'lower' if (shift <= 0).all() else 'higher'} by one in JAX, in some places"
     if np.allclose(a, b, 1e-5, 1e-7):

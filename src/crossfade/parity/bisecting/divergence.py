@@ -31,6 +31,18 @@ class Place:
         return f"{self}: {self.source}" if self.source else str(self)
 
 
+@dataclass
+class Told:
+    """What a search has found."""
+
+    torch: Place | None = None
+    jax: Place | None = None
+    kind: str = ""
+    cause: str = ""
+    relation: str = ""
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Divergence:
     """The first place where the halves of a twin part.

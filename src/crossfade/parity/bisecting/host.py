@@ -6,7 +6,7 @@ A JAX half runs so too, without `jit`: its arrays are then numbers, but for thos
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from ...bridge.source_lines import is_search, is_users
 from .points import Point
 
 LARGE = 100_000  # elements: variables above are not looked at
-MOST = 20_000  # points
+MOST = 60_000  # points
 
 
 @dataclass(eq=False)
@@ -37,6 +37,10 @@ class Function:
     calls: list["Function"] = field(default_factory=list)
     returned: list[Point] = field(default_factory=list)
     end: int = sys.maxsize
+    code: CodeType | None = None
+    parent: "Function | None" = None
+    makes: bool = False  # it returns functions
+    maker: "Function | None" = None  # the call that returned this function
 
     def __iter__(self) -> Iterator["Function"]:
         """With all that is called from it."""
@@ -62,6 +66,7 @@ class HostValues:
         self._lines: dict[int, int] = {}
         self._frames: list[FrameType] = []  # kept, so that the names of frames stay their own
         self._functions: dict[int, Function] = {}
+        self._makers: dict[FunctionType, Function] = {}  # the first call that returned a function
         self._time = 0
         self._before: Any = None
 
@@ -89,15 +94,23 @@ class HostValues:
         self._frames.append(frame)
         code = frame.f_code
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        own = Function(code.co_name, self._now(), parameters, _lines(frame.f_back))
+        own = Function(code.co_name, self._now(), parameters, _lines(frame.f_back), code=code)
+        own.maker = self._maker(frame)
         for name, value in frame.f_locals.items():  # arguments are not computed here
             self._objects[id(frame), name] = value
             for path, array in _arrays(value, name):
                 self._seen[id(frame), path] = own.given[path] = array
         self._functions[id(frame)] = own
-        self._caller(frame).calls.append(own)
+        own.parent = self._caller(frame)
+        own.parent.calls.append(own)
         self._lines[id(frame)] = frame.f_lineno
         return self._step
+
+    def _maker(self, frame: FrameType) -> Function | None:
+        """The call that made the function of a frame, if the caller has only that one of its kind."""
+        caller = {} if frame.f_back is None else frame.f_back.f_locals
+        own = {f for f in caller.values() if isinstance(f, FunctionType) and f.__code__ is frame.f_code}
+        return self._makers.get(own.pop()) if len(own) == 1 else None
 
     def _caller(self, frame: FrameType) -> Function:
         outer = frame.f_back
@@ -125,6 +138,9 @@ class HostValues:
             for path, array in _arrays(value, ""):
                 name = f"return of {frame.f_code.co_name}" + (f": {path}" if path else "")
                 own.returned.append(self._add(name, array, frame, frame.f_lineno))
+            for function in _made(value):
+                own.makes = True
+                self._makers.setdefault(function, own)
             own.end = self._now()
         return self._step
 
@@ -159,6 +175,15 @@ def _arrays(value: Any, name: str) -> Iterator[tuple[str, np.ndarray]]:
     for path, leaf in named.items() if len(named) <= 200 else ():
         if (array := _array(leaf)) is not None and array.dtype.kind in "biuf" and 0 < array.size <= LARGE:
             yield ".".join(filter(None, (name, path))), array
+
+
+def _made(value: Any) -> Iterator[FunctionType]:
+    """The functions in what a function returns."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, dict | tuple | list) and len(value) <= 200:
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _made(part)
 
 
 def _array(leaf: Any) -> np.ndarray | None:

@@ -21,6 +21,7 @@ LAYOUTS = ("reshape", "view", "flatten", "permute", "transpose", "movedim")
 WINDOWS = ("split", "chunk", "getitem", "narrow", "tensor_split")
 BACK = 4  # calls before a value that are looked at for its layout
 OTHERS = 60  # values that are tried for an operand
+STRETCH = 16  # calls after a place that are looked at for another operand
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Reasons:
         target = None if guilty.jax is None else guilty.jax.value
         for cause in usual_causes(guilty.call):
             if self._explains(guilty.call, cause, target, guilty.whole):
-                return Blamed(guilty.point, cause)
+                return self._simpler(guilty, cause) or Blamed(guilty.point, cause)
         for number in guilty.point.reads if guilty.whole else ():
             for maker in self._doubtful(number):
                 for cause in usual_causes(maker):
@@ -68,6 +69,16 @@ class Reasons:
                     return Blamed(self.points[maker.points[0]], cause)
         return None
 
+    def _simpler(self, guilty: Guilty, cause: Cause) -> "Blamed | None":
+        """A call of the same line that is left out, for an operation that would undo it."""
+        if cause.kind not in ("operation", "only in JAX") or not guilty.whole:
+            return None
+        for call in (c for c in self.calls.values() if set(guilty.call.points) & set(c.reads)):
+            for other in usual_causes(call) if call.lines[:1] == guilty.call.lines[:1] else ():
+                if other.kind == "left out" and self._explains(call, other, None, True):
+                    return Blamed(self.points[call.points[0]], other)
+        return None
+
     def _window(self, guilty: Guilty) -> Cause | None:
         """Other rows of the same operand than torch takes."""
         x = self.watch.number_of(guilty.call.args[0]) if guilty.call.args else None
@@ -83,8 +94,19 @@ class Reasons:
                     text = (
                         f"{guilty.call.name}: JAX takes the {n} from number {first} on along axis {axis}, torch others"
                     )
-                    return Cause("index", text, substitute(theirs, guilty.call.points.index(guilty.point.number)))
+                    kind = "order" if self._are_all_taken(guilty.call, x) else "index"
+                    return Cause(kind, text, substitute(theirs, guilty.call.points.index(guilty.point.number)))
         return None
+
+    def _are_all_taken(self, call: Call, x: int) -> bool:
+        """Whether JAX cuts a value into parts of the same sizes as torch, but in another order."""
+        partners = set(self.values.matched[x])
+        parts = [p.value for p in self.values.jax_points.values() if p.operation == "slice" and partners & set(p.reads)]
+        ours = sorted(self.points[n].value.size for n in call.points)
+        numbers = np.concatenate([part.ravel() for part in parts]) if parts else np.zeros(0)
+        return sorted(part.size for part in parts) == ours and same_numbers(
+            np.sort(numbers), np.sort(self.points[x].value.ravel())
+        )
 
     def _maker(self, number: int) -> Call | None:
         """The call that computed a value, not one that only handed it on."""
@@ -150,8 +172,9 @@ class Reasons:
         return same_numbers(point.value, guilty.jax.value)
 
     def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
-        """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone."""
-        for scope in ("line", "function", "module", "call"):
+        """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone. That
+        a call is left out comes first: other causes can undo a call."""
+        for scope, simple in (("line", True), ("line", False), ("function", False), ("module", False), ("call", False)):
             seen = set()
             for call, point in (*self._last, *self.values.suspects[:12]):
                 group = [c for c in self.calls.values() if c.name == call.name and _alike(c, call, scope)]
@@ -160,7 +183,7 @@ class Reasons:
                     continue
                 seen.add(key)
                 for cause, changes in _of_all(call, group):
-                    if self.trial.heals(changes):
+                    if (cause.kind == "left out" or not simple) and self.trial.heals(changes):
                         return call, point, cause
         return None
 
@@ -215,6 +238,20 @@ class Reasons:
                     return call, point, Cause("order", text, changes[after.number])
         return None
 
+    def other_value(self, guilty: Guilty) -> tuple[Call, Point, Cause] | None:
+        """A later call that reads in JAX, in place of what the guilty one leads to, a value that both halves have."""
+        led = {guilty.point.number}
+        for point in [p for p in self.points.values() if p.number > guilty.point.number]:
+            own = led.intersection(point.reads)
+            if not own or not guilty.whole or len(led) > STRETCH:
+                continue
+            led.add(point.number)
+            call = self.calls.get(point.call)
+            for cause in () if call is None else self._other_operands(call, own):
+                if self._explains(call, cause, None, True):
+                    return call, point, cause
+        return None
+
     def _in_jax_layout(self, call: Call) -> Iterator[Cause]:
         """Operands whose elements stand in another order in JAX."""
         for at, operand in enumerate(call.args):
@@ -249,12 +286,15 @@ class Reasons:
                 text = f"the factor {factor:g}: torch on operand {at + 1} of {call.name}, JAX on the other"
                 yield Cause("factor", text, change)
 
-    def _other_operands(self, call: Call) -> Iterator[Cause]:
-        """Another value of the same shape for one operand: inputs first, then what was computed before."""
+    def _other_operands(self, call: Call, numbers: set[int] | None = None) -> Iterator[Cause]:
+        """Another value of the same shape for one operand, or for one of some: inputs first, then what was computed
+        before."""
         for at, operand in enumerate(call.args):
             if not isinstance(operand, Tensor):
                 continue
             own = self.watch.number_of(operand)
+            if numbers is not None and own not in numbers:
+                continue
             before = [p for p in self.points.values() if p.number < min(call.points) and p.number != own]
             alike = [p for p in before if p.value.shape == tuple(operand.shape) and p.number in self._in_jax]
             alike = [p for p in alike if p.value.dtype.kind == _kind(operand)]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,17 @@ from ...errors import UsageError, nearest
 from ..checking import find_mapping
 from ..side_torch import Quantities
 from ..twin import LEVELS, Twin
+from ..weights import Weights
 from .causes import Cause
 from .cotangents import Stopped, stopped_in_one_half
-from .divergence import Divergence, Place
+from .divergence import Divergence, Place, Told
 from .gradients import gradient_cause
 from .inputs import InputCause, input_causes
 from .points import Point
 from .reasons import Blamed, Reasons
 from .relations import jax_place, relation, torch_place
-from .training import by_leaves, by_rate, optimizer_place, training_causes
-from .trial import Leaf, Trial, quiet
+from .trial import PATIENCE, Leaf, Trial, quiet
+from .updates import Updates
 from .values import PASSING, Guilty, Values
 from .watching import Call
 
@@ -67,9 +68,12 @@ def _first_update(twin: Twin, mapping: Mapping, steps: tuple[int, ...]) -> Diver
     if not apart:
         return None
     step = min(int(quantity.rpartition(" ")[2]) for quantity, _ in apart)
+    moved = found.get(f"change after {step - 1}", {})  # both halves agree on it
     trial = Trial(twin, mapping, "updates", (step,)) if step > 1 else Trial(twin, mapping, "update")
+    before = {name: array + moved.get(name, 0) for name, array in trial.weights.items()}
     found, _ = trial.run()
-    divergence = Search(trial, found, None if step == 1 else rate_before(twin, mapping, step)).search()
+    known = None if step == 1 else rate_before(twin, mapping, step)
+    divergence = Search(trial, found, known, before).search()
     return replace(divergence, level="updates", step=step)
 
 
@@ -99,23 +103,18 @@ def rate_before(twin: Twin, mapping: Mapping, step: int) -> tuple[str, str] | No
     return None
 
 
-@dataclass
-class _Told:
-    """What a search has found."""
-
-    torch: Place | None = None
-    jax: Place | None = None
-    kind: str = ""
-    cause: str = ""
-    relation: str = ""
-    notes: tuple[str, ...] = ()
-
-
 class Search:
     """One search at one level."""
 
-    def __init__(self, trial: Trial, found: Quantities, known: tuple[str, str] | None = None):
+    def __init__(
+        self,
+        trial: Trial,
+        found: Quantities,
+        known: tuple[str, str] | None = None,
+        before: Weights | None = None,
+    ):
         self.trial, self.found, self.known = trial, found, known
+        self.before = trial.weights if before is None else before  # the last update
         self.apart = trial.differences(found)
         self.values: Values | None = None
 
@@ -124,7 +123,8 @@ class Search:
         if self.trial.level == "grad":
             told = self._gradients()
         elif self.trial.level.startswith("update"):
-            told = self._training() or self._inputs() or self._values()
+            updates = Updates(self.trial, self.found, self.before, self.known, self._paired)
+            told = updates.search() or self._inputs() or self._values()
         else:
             told = self._values()
         quantity, leaf = self.apart[0]
@@ -142,8 +142,18 @@ class Search:
             None,
             names(self.apart),
             names(self.trial.agreeing(self.found)),
-            (*told.notes, *(() if self.values is None else self.values.program.notes)),
+            (*told.notes, *(() if self.values is None else self.values.program.notes), *self._untried(told)),
         )
+
+    def _untried(self, told: Told) -> tuple[str, ...]:
+        """Where no cause was found: how many changes the torch half could not run, and whether the time was up."""
+        refused, notes = self.trial.refused, ()
+        if told.cause:
+            return ()
+        if refused:
+            kinds = ", ".join(f"{kind} {n}" for kind, n in refused.most_common(3))
+            notes = (f"{refused.total()} of the changes that were tried could not be run: {kinds}",)
+        return (*notes, f"nothing more was tried after {PATIENCE:g} s") if self.trial.is_over else notes
 
     def _paired(self) -> Values:
         if self.values is None:
@@ -152,7 +162,7 @@ class Search:
 
     # Values
 
-    def _values(self) -> _Told:
+    def _values(self) -> Told:
         values = self._paired()
         reasons = Reasons(values)
         if (odd := self._structure()) is not None:
@@ -161,6 +171,10 @@ class Search:
         if told and (found := values.returned()) is not None:
             return self._returned(*found)
         guilty = values.guilty()
+        given = self.trial.level in ("forward", "loss")  # an update is given a list of batches
+        if given and guilty is not None and (unread := values.unread_in_jax(guilty)):
+            if (told := self._inputs(unread)) is not None:
+                return told
         if guilty is not None and (blamed := reasons.cause(guilty)) is not None:
             return self._told(guilty, blamed)
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
@@ -168,20 +182,24 @@ class Search:
                 return told  # a whole module for another
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
         late = guilty is None or _is_late(values, guilty)
+        self.trial.runs = 0
         if (found := reasons.stale() or reasons.exchanged()) is not None or (
             late and (found := reasons.cause_anywhere() or reasons.exchanged()) is not None
         ):
             return self._at(*found)
+        if guilty is not None and (found := reasons.other_value(guilty)) is not None:
+            return self._at(*found)
         if (told := self._inputs()) is not None:
             return told
         self.trial.runs = 0
-        if late and (first := values.partly_guilty()) is not None:
+        first = values.partly_guilty() if late else None
+        if first is not None and (guilty is None or first.call.number < guilty.call.number):
             return self._told(first, reasons.cause(first))
         if (found := values.returned()) is not None:
             return self._returned(*found)
         return self._told(guilty, None) if guilty is not None else self._first_suspect()
 
-    def _structure(self) -> _Told | None:
+    def _structure(self) -> Told | None:
         """Results that only one half has, or in another type or shape."""
         for quantity, name in self.apart:
             ours = self.found.get(quantity, {}).get(name)
@@ -189,11 +207,11 @@ class Search:
             places = self._result_places(quantity, name)
             if ours is None or theirs is None:
                 side = "JAX" if ours is None else "torch"
-                return _Told(*places, kind="missing", cause=f"only {side} returns {name or quantity}")
+                return Told(*places, kind="missing", cause=f"only {side} returns {name or quantity}")
             if ours.shape != theirs.shape:
-                return _Told(*places, kind="shape", cause=f"the shape: torch {ours.shape}, JAX {theirs.shape}")
+                return Told(*places, kind="shape", cause=f"the shape: torch {ours.shape}, JAX {theirs.shape}")
             if ours.dtype != theirs.dtype and "f" in ours.dtype.kind + theirs.dtype.kind:
-                return _Told(*places, kind="cast", cause=f"the type: torch {ours.dtype}, JAX {theirs.dtype}")
+                return Told(*places, kind="cast", cause=f"the type: torch {ours.dtype}, JAX {theirs.dtype}")
         return None
 
     def _result_places(self, quantity: str, name: str) -> tuple[Place | None, Place | None]:
@@ -210,19 +228,16 @@ class Search:
             None if out is None else jax_place(values.jax_points.get(out)),
         )
 
-    def _returned(self, leaf: Leaf, theirs: Point, ours: Point | None) -> _Told:
+    def _returned(self, leaf: Leaf, theirs: Point, ours: Point | None) -> Told:
         cause = f"JAX returns {self._paired().describe(theirs.number)} as {leaf[1]}"
         torch, jax = self._result_places(*leaf)
-        return _Told(torch if ours is None else torch_place(ours), jax, kind="returned", cause=cause)
+        return Told(torch if ours is None else torch_place(ours), jax, kind="returned", cause=cause)
 
-    def _moves_still(self) -> bool:
-        """Whether the torch half moves parameters that it does not train."""
-        return any(np.any(self.found[q].get(name, 0)) for q, name in self.apart if q.startswith("change"))
-
-    def _told(self, guilty: Guilty, blamed: Blamed | None, words: str = "") -> _Told:
+    def _told(self, guilty: Guilty, blamed: Blamed | None, words: str = "") -> Told:
         values = self._paired()
         sizes = {n for p in (guilty.point, *(values.points[r] for r in guilty.point.reads)) for n in p.value.shape}
         sizes |= {p.value.size for p in (values.points[r] for r in guilty.point.reads)}
+        sizes |= {n for p in values.points.values() if p.name.startswith("batch") for n in p.value.shape[:1]}
         compared = "" if guilty.jax is None else relation(guilty.point.value, guilty.jax.value, sizes)
         if blamed is not None:
             kind, text = blamed.cause.kind, blamed.cause.text
@@ -230,7 +245,7 @@ class Search:
             kind, text = ("operand", words) if words else self._by_relation(guilty, compared)
         notes = () if guilty.whole else ("other places differ later: mend this one and look again",)
         place = torch_place(guilty.point if blamed is None else blamed.point)
-        return _Told(place, jax_place(guilty.jax), kind, text, compared, notes)
+        return Told(place, jax_place(guilty.jax), kind, text, compared, notes)
 
     def _by_relation(self, guilty: Guilty, compared: str) -> tuple[str, str]:
         """A cause from numbers alone: a factor, a constant, or other operands."""
@@ -238,6 +253,8 @@ class Search:
             return "reduction", compared
         if "other sign" in compared:
             return "sign", compared
+        if "the size of an axis" in compared:
+            return "factor", compared
         if " times torch" in compared:
             return self._constant(guilty) or ("factor", compared)
         words = self._paired().operands_apart(guilty)
@@ -259,36 +276,39 @@ class Search:
         other = numbers[0] * theirs.ravel()[at] / ours.ravel()[at]
         return "constant", f"the constant of {guilty.call.name}: torch {numbers[0]:.10g}, JAX {other:.10g}"
 
-    def _at(self, call: Call, point: Point, cause: Cause) -> _Told:
+    def _at(self, call: Call, point: Point, cause: Cause) -> Told:
         values = self._paired()
         done = self.trial.attempt({call.number: cause.change})
         given = None if done is None else done[1].watch.changed.get(call.number)
         partners = values.jax_index.find(given.detach().numpy()) if isinstance(given, Tensor) else []
         partners = [n for n in partners if values.jax_points[n].lines]
         theirs = values.jax_points[partners[0]] if partners else values.nearest(point)
-        return _Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
+        return Told(torch_place(point), jax_place(theirs), cause.kind, cause.text)
 
-    def _first_suspect(self) -> _Told:
+    def _first_suspect(self) -> Told:
         values = self._paired()
         if not values.suspects:
-            return _Told(notes=("the torch half computes this outside of torch functions",))
+            return Told(notes=("the torch half computes this outside of torch functions",))
         _, point = values.suspects[0]
         theirs = values.nearest(point)
         compared = "" if theirs is None else relation(point.value, theirs.value, point.value.shape)
-        return _Told(torch_place(point), jax_place(theirs), relation=compared)
+        return Told(torch_place(point), jax_place(theirs), relation=compared)
 
     # Inputs
 
-    def _inputs(self) -> _Told | None:
+    def _inputs(self, names: Collection[str] | None = None) -> Told | None:
+        """Other batches or weights; of some names alone, if they are given."""
         self.trial.runs = 0
         for cause in input_causes(self.trial):
+            if names is not None and not set(names).issuperset(cause.names):
+                continue
             others: dict[str, Any] = {"batches": cause.batches} if cause.batches is not None else {}
             others |= {"weights": cause.weights} if cause.weights is not None else {}
             if self.trial.heals(**others):
                 return self._input_told(cause)
         return None
 
-    def _input_told(self, cause: InputCause) -> _Told:
+    def _input_told(self, cause: InputCause) -> Told:
         """The places where the halves first read the input."""
         values = self._paired()
         own = {p.number for p in values.points.values() if p.name in cause.names}
@@ -299,7 +319,7 @@ class Search:
                 break
             reader = later
         torch = None if reader is None else torch_place(reader)
-        return _Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
+        return Told(torch, jax_place(self._reader_in_jax(cause.names)), cause.kind, cause.text)
 
     def _reader_in_jax(self, names: Collection[str]) -> Point | None:
         """The first equation that reads an input; an update is given a list of batches."""
@@ -310,7 +330,7 @@ class Search:
 
     # Gradients
 
-    def _gradients(self) -> _Told:
+    def _gradients(self) -> Told:
         values = self._paired()
         if (found := gradient_cause(values)) is None:
             stopped = stopped_in_one_half(values, self.found)
@@ -324,22 +344,22 @@ class Search:
         there, place = jax_place(theirs), torch_place(point)
         if cause.kind == "detach" and not stops and (own := stopped_in_one_half(values, self.found, stops_alone=True)):
             there = self._stopped(own).jax
-        return _Told(replace(place, where=line or place.where), there, cause.kind, cause.text)
+        return Told(replace(place, where=line or place.where), there, cause.kind, cause.text)
 
-    def _stopped(self, found: Stopped) -> _Told:
+    def _stopped(self, found: Stopped) -> Told:
         """The equation, and the torch call that gave the same value."""
         values = self._paired()
         there = jax_place(found.point)
         numbers = [n for n, partners in values.matched.items() if found.point.number in partners]
         ours = next((values.points[n] for n in numbers if values.points[n].lines), None)
-        return _Told(
+        return Told(
             None if ours is None else torch_place(ours),
             None if there is None else replace(there, where=found.line or there.where),
             "detach",
             found.text,
         )
 
-    def _leaves_without_gradient(self) -> _Told:
+    def _leaves_without_gradient(self) -> Told:
         """Parameters that one half gives no gradient."""
         none = {"torch": [], "JAX": []}
         for quantity, name in self.apart:
@@ -353,29 +373,8 @@ class Search:
                 reader = next((p for p in values.points.values() if own & set(p.reads) and p.lines), None)
                 text = f"a detach: {side} gives no gradient to {', '.join(names[:4])}"
                 place = None if reader is None else torch_place(reader)
-                return _Told(place, jax_place(self._reader_in_jax(names)), "detach", text)
-        return _Told()
-
-    # Training
-
-    def _training(self) -> _Told | None:
-        place = Place("optimizer", optimizer_place(self.trial.twin))
-        module = self.trial.twin.torch
-        trained = {name for name, p in module.named_parameters() if p.requires_grad}
-        if not any(name in trained or not q.startswith(("change", "metrics")) for q, name in self.apart):
-            still = {name for name, p in module.named_parameters() if not p.requires_grad}
-            if not all(name in still for q, name in self.apart if q.startswith("change")) or self._moves_still():
-                return None  # the optimiser has done its work: what differs is moved by others
-        if (found := by_leaves(self.trial, self.found)) is not None:
-            return _Told(place, None, *found)
-        for cause in training_causes(self.trial):
-            with cause.while_running:
-                healed = self.trial.heals(twin=cause.twin)
-            if healed:
-                own = Place("clip_grad_norm_", cause.line) if cause.line else place
-                return _Told(own, None, cause.kind, cause.text)
-        found = by_rate(self.trial, self.found) or self.known
-        return None if found is None else _Told(place, None, *found)
+                return Told(place, jax_place(self._reader_in_jax(names)), "detach", text)
+        return Told()
 
 
 def _is_late(values: Values, guilty: Guilty) -> bool:
@@ -383,7 +382,7 @@ def _is_late(values: Values, guilty: Guilty) -> bool:
     return guilty.point.number in values.roots or not all(values.has_partner(n) for n in guilty.point.reads)
 
 
-def _remarked(told: _Told) -> _Told:
+def _remarked(told: Told) -> Told:
     """A remark where nothing was found."""
     if not told.cause:
         told.notes = ("values agree, gradients do not, and no single detach or kink explains it",)

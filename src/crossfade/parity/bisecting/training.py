@@ -1,21 +1,19 @@
 """Causes of updates that differ: the optimiser's settings and kind, clipping, idle parameters, memory that is lost."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-from ...bridge.source_lines import is_search, is_users
 from ..side_torch import Quantities, make_optimizer
 from ..twin import Twin
+from .clipping import other_clipping
 from .trial import Trial
 
 OTHERS: dict[str, tuple[float, ...]] = {
@@ -50,7 +48,8 @@ def training_causes(trial: Trial) -> Iterator[TrainingCause]:
     own = make_optimizer(trial.twin, module)
     for kind, text, change in (*_settings(own), *_classes(own), *_memory(), *_rates(own)):
         yield TrainingCause(kind, text, _with(trial.twin, change), nullcontext())
-    yield from _clipping(trial)
+    for text, doing, line in other_clipping(trial):
+        yield TrainingCause("clipping", text, trial.twin, doing, line)
 
 
 def _with(twin: Twin, change: Callable[[Optimizer], Optimizer]) -> Twin:
@@ -216,6 +215,7 @@ def _memory() -> Iterator[Choice]:
     yield "idle", "parameters without a gradient: torch skips them, JAX goes on with a gradient of zero", zeros
     yield "state", "the optimiser's state: JAX starts it anew at every update", forgetful
     yield "state", "the optimiser's moments are zero after the update in JAX, its count is kept", _zeroed
+    yield "state", "the optimiser's state: torch starts it anew at every update, JAX keeps it", _remembering
 
 
 def _before_step(optimizer: Optimizer, act: Callable[[Optimizer], None]) -> Optimizer:
@@ -226,6 +226,21 @@ def _before_step(optimizer: Optimizer, act: Callable[[Optimizer], None]) -> Opti
         return step(*args, **kwargs)
 
     _replace_step(optimizer, acted)
+    return optimizer
+
+
+def _remembering(optimizer: Optimizer) -> Optimizer:
+    """With the state of the last step wherever it has been cleared since."""
+    step, kept = optimizer.step, {}
+
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        if kept and not optimizer.state:
+            optimizer.state.update(kept)
+        found = step(*args, **kwargs)
+        kept.update(optimizer.state)
+        return found
+
+    _replace_step(optimizer, remembered)
     return optimizer
 
 
@@ -249,105 +264,6 @@ def _zeroed(optimizer: Optimizer) -> Optimizer:
 
     _replace_step(optimizer, acted)
     return optimizer
-
-
-def _clipping(trial: Trial) -> Iterator[TrainingCause]:
-    """Other ways to clip, while the torch half runs."""
-    lines: list[str] = []
-    norms = _norms(trial, lines)
-    if not norms:
-        return
-    together = float(np.linalg.norm(norms))
-    kinds = {
-        "clipping: JAX adds no epsilon to the norm": _clip_without_eps,
-        "clipping: JAX clips each tensor by its own norm": _clip_each,
-        "clipping: JAX clips each tensor by its root mean square": _clip_blocks,
-        "clipping: JAX clips every number": _clip_values,
-        "clipping: JAX does not clip": lambda parameters, max_norm, *_, **__: torch.zeros(()),
-        "clipping: JAX divides by the norm even where it is small": _clip_always,
-    }
-    if len(norms) > 1:
-        text = f"clipping: JAX has one norm for all, torch {len(norms)} norms"
-        kinds |= {
-            text: _clip_together(together, 1e-6),
-            f"{text}, and JAX adds no epsilon": _clip_together(together, 0.0),
-        }
-    for text, function in kinds.items():
-        doing = patch.object(nn.utils, "clip_grad_norm_", function)
-        yield TrainingCause("clipping", text, trial.twin, doing, next(iter(lines), ""))
-
-
-def _norms(trial: Trial, lines: list[str]) -> list[float]:
-    """What torch clips by, call by call, while nothing is clipped; and the user's lines that call it."""
-    norms: list[float] = []
-
-    def see(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-        norm = _norm(_grads(list(parameters)))
-        norms.append(float(norm))
-        frame = sys._getframe(1)
-        while frame is not None and not is_users(frame.f_code.co_filename) and not is_search(frame.f_code.co_filename):
-            frame = frame.f_back
-        if frame is not None and is_users(frame.f_code.co_filename):
-            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        return norm
-
-    with patch.object(nn.utils, "clip_grad_norm_", see):
-        trial.attempt()
-    return norms
-
-
-def _clip_together(norm: float, eps: float) -> Callable[..., Tensor]:
-    def clip(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-        for g in _grads(list(parameters)):
-            g.mul_(min(max_norm / (norm + eps), 1.0))
-        return torch.tensor(norm)
-
-    return clip
-
-
-def _grads(parameters: Any) -> list[Tensor]:
-    return [p.grad for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]
-
-
-def _norm(grads: list[Tensor]) -> Tensor:
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
-
-
-def _clip_without_eps(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-    grads = _grads(list(parameters))
-    norm = _norm(grads)
-    for g in grads:
-        g.mul_(torch.clamp(max_norm / norm, max=1.0))
-    return norm
-
-
-def _clip_always(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-    grads = _grads(list(parameters))
-    norm = _norm(grads)
-    for g in grads:
-        g.mul_(max_norm / norm)
-    return norm
-
-
-def _clip_each(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-    grads = _grads(list(parameters))
-    for g in grads:
-        g.mul_(torch.clamp(max_norm / torch.linalg.vector_norm(g), max=1.0))
-    return _norm(grads)
-
-
-def _clip_blocks(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-    grads = _grads(list(parameters))
-    for g in grads:
-        g.div_(torch.clamp(g.square().mean().sqrt() / max_norm, min=1.0))
-    return _norm(grads)
-
-
-def _clip_values(parameters: Any, max_norm: float, *_: Any, **__: Any) -> Tensor:
-    grads = _grads(list(parameters))
-    for g in grads:
-        g.clamp_(-max_norm, max_norm)
-    return _norm(grads)
 
 
 def by_leaves(trial: Trial, found: Quantities) -> tuple[str, str] | None:

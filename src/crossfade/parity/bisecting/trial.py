@@ -1,5 +1,7 @@
 """Trial: the torch half at one level, run again and again with something changed, against what the JAX half gave."""
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +25,8 @@ from .points import Point
 from .watching import Change, Watch
 
 SAME = 1e-9  # of a leaf's scale: a difference that has vanished
-MOST = 1000  # runs of one search
+MOST = 1000  # runs of one part of a search
+PATIENCE = 60.0  # seconds of a processor: then nothing more is tried
 NEVER = 1_000_000
 Leaf = tuple[str, str]  # quantity and name
 
@@ -95,6 +98,8 @@ class Trial:
         self.levels = Levels(twin, mapping, "float64", steps)
         self.weights = self.levels.weights
         self.runs = 0
+        self.began = time.process_time()
+        self.refused: Counter[str] = Counter()  # changes that could not be run, by the error that they raised
         self._batches: dict[int, Any] = {}
         if twin.torch is not None:
             self.levels.torch.frozen = {name for name, p in twin.torch.named_parameters() if not p.requires_grad}
@@ -126,10 +131,18 @@ class Trial:
         self, changes: Mapping[int, Change] | None = None, **others: Any
     ) -> tuple[Quantities, WatchedSide] | None:
         """`run`, or None where the change cannot be run: it may make the user's code raise anything."""
+        if self.is_over:
+            return None
         try:
             return self.run(changes, **others)
-        except Exception:
+        except Exception as error:
+            self.refused[type(error).__name__] += 1
             return None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the search has taken so long that it is to end with what it knows."""
+        return time.process_time() - self.began > PATIENCE
 
     def heals(self, changes: Mapping[int, Change] | None = None, **others: Any) -> bool:
         """Whether the difference vanishes with a change."""
@@ -137,7 +150,7 @@ class Trial:
 
     def left(self, changes: Mapping[int, Change] | None = None, **others: Any) -> int:
         """How much still differs with a change; very much when it cannot be run."""
-        if self.runs > MOST:
+        if self.runs > MOST or self.is_over:
             return NEVER
         done = self.attempt(changes, **others)
         return NEVER if done is None else len(self.differences(done[0]))

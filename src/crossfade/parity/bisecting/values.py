@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from .causes import substitute
-from .pairing import Index
+from .pairing import Index, same_numbers
 from .points import Point, ancestors
 from .trial import Leaf, Trial, WatchedSide
 from .watching import Call, Change
@@ -104,12 +104,13 @@ class Values:
 
     @cached_property
     def suspects(self) -> list[tuple[Call, Point]]:
-        """Calls of the region in order, those first whose inputs JAX has."""
+        """Calls of the region in order, those first whose inputs JAX has, and last those inside of an optimiser."""
         own = [self.points[n] for n in sorted(self.region) if self.points[n].call in self.calls]
         own = [point for point in own if point.operation not in ATTRIBUTES]
         first = [p for p in own if all(self.has_partner(n) for n in p.reads)]
         rest = [p for p in own if p not in first]
-        return [(self.calls[p.call], p) for p in (*first, *rest)][:CALLS]
+        found = [(self.calls[p.call], p) for p in (*first, *rest)]
+        return sorted(found, key=lambda suspect: suspect[0].by_optimizer)[:CALLS]
 
     # Where
 
@@ -131,11 +132,14 @@ class Values:
         return unrelated
 
     def _is_related(self, candidate: Point, point: Point) -> bool:
-        """Whether JAX computes a value from what a call reads, or has it as one of the call's operands."""
-        near = self._near(point)
+        """Whether JAX computes a value from what a call reads, or from another of its results, or has it as one of the
+        call's operands."""
+        near, sources = self._near(point), self.sources(candidate.number)
         if not near:
-            return not self.sources(candidate.number)
-        return bool(self.sources(candidate.number) & near) or any(candidate.number in self.matched[n] for n in near)
+            return not sources
+        if sources & near or any(self.points[n].call == point.call for n in sources):
+            return True
+        return any(candidate.number in self.matched[n] for n in near)
 
     def _near(self, point: Point) -> set[int]:
         """What a point was computed from, as far back as JAX has no such values."""
@@ -152,7 +156,7 @@ class Values:
         for call, point in self.suspects[:8]:
             readers = [p for p in self.points.values() if point.number in p.reads and p.number in self.region]
             for candidate in self._candidates(point) if readers else ():
-                if not self._is_related(candidate, point):
+                if not candidate.lines or not self._is_related(candidate, point):
                     continue
                 change = {call.number: self._substitute(call, point, candidate)}
                 done = self.trial.attempt(change, write=True)
@@ -161,7 +165,10 @@ class Values:
                 _, side = done
                 after = [p for own in readers if (p := side.watch.points.get(own.number)) is not None]
                 numbers = self.trial.level == "loss"  # terms of a loss are single numbers
-                if any(_is_telling(p.value, numbers) and self.jax_index.find(p.value) for p in after):
+                if candidate.number not in self.only_in_jax:  # a call that hands it on says nothing
+                    after = [p for p in after if not same_numbers(p.value, candidate.value)]
+                found = [n for p in after if _is_telling(p.value, numbers) for n in self.jax_index.find(p.value)]
+                if self.only_in_jax.intersection(found):  # it is none that torch had already
                     return Guilty(call, point, candidate, False)
         return None
 
@@ -259,6 +266,19 @@ class Values:
         return ", ".join(
             self.points[n].name for n in sorted(self.sources(guilty.jax.number) - wide) if self.points[n].name
         )
+
+    def unread_in_jax(self, guilty: Guilty) -> set[str]:
+        """Leaves of the batch, by name, that a call reads as they are or in part, and that JAX does not read at all."""
+        read = {n for p in self.jax_points.values() for n in p.reads}
+        known = {name for name, n in self.program.inputs.items() if n in read}
+        found, waiting = set(), list(guilty.point.reads)
+        while waiting:
+            point = self.points[waiting.pop()]
+            if point.name.startswith("batch"):
+                found |= {point.name} - known
+            elif point.operation in (*PASSING, "getitem"):
+                waiting += point.reads[:1]
+        return found
 
     def nearest(self, point: Point) -> Point | None:
         """The JAX value nearest to one of torch, among those that torch has not."""

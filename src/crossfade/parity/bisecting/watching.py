@@ -46,6 +46,11 @@ class Call:
     differentiable: bool  # gradients were recorded
 
     @property
+    def by_optimizer(self) -> bool:
+        """Whether one of torch's optimisers made the call."""
+        return f"{os.sep}torch{os.sep}optim{os.sep}" in self.line
+
+    @property
     def tensor(self) -> Tensor | None:
         """The result, when it is one tensor."""
         return self.result if isinstance(self.result, Tensor) else None

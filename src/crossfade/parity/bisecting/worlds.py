@@ -6,6 +6,8 @@ of the host's variables, makes the difference vanish.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import jax
@@ -18,14 +20,14 @@ from ..env import copy_state
 from ..levels import Levels
 from ..twin import Twin
 from .alternatives import alternatives
-from .differences import said
+from .differences import said, said_of_all
 from .divergence import Divergence, Place
 from .equations import Program, record, trace
 from .host import Enough, HostValues
 from .pairing import Index
 from .points import Point, ancestors
 from .relations import jax_place, relation
-from .variables import Parting, equal as _equal, first_parting
+from .variables import Parting, equal, first_parting, is_telling
 
 SUSPECTS, CANDIDATES = 400, 30
 SMALL = 400  # equations that are searched for a cause alone
@@ -47,24 +49,23 @@ def _env(twin: Twin) -> Divergence | None:
     with HostValues() as host:
         state = first.reset(key)
     jax_state = second.reset(jax_key)
-    if apart := _apart(leaves(state, ""), leaves(jax_state, "")):
-        return _Search(twin, "env", "reset", apart, host, leaves(state, ""), second.reset, (jax_key,)).search()
+    ours, theirs = leaves(state, ""), leaves(jax_state, "")
+    if _apart(ours, theirs):
+        return _Search(twin, "env", "reset", host, ours, theirs, second.reset, (jax_key,)).search()
     for number, action in enumerate(np.asarray(twin.actions)):
         jax_state = copy_state(leaves(state, ""), jax_state)
         given = jax_tree(action, "float64")
         with HostValues() as host:
             state, outputs = first.step(state, action)
-        ours = leaves((state, outputs), "")
-        if apart := _apart(ours, leaves(second.step(jax_state, given), "")):
+        ours, theirs = leaves((state, outputs), ""), leaves(second.step(jax_state, given), "")
+        if apart := _apart(ours, theirs):
             quantity = "state" if apart[0].startswith("0") else "outputs"
-            found = _Search(twin, "env", quantity, apart, host, ours, second.step, (jax_state, given)).search()
+            found = _Search(twin, "env", quantity, host, ours, theirs, second.step, (jax_state, given)).search()
             return _at(found, number + 1)
     return None
 
 
 def _at(found: Divergence, step: int) -> Divergence:
-    from dataclasses import replace
-
     return replace(found, notes=(*found.notes, f"in step {step}, the first that differs"))
 
 
@@ -73,18 +74,18 @@ def _rollout(twin: Twin, mapping: Mapping) -> Divergence | None:
     theirs = levels.jax.rollout(levels.weights)["trajectory"]
     with HostValues() as host:
         ours = levels.torch.rollout(levels.weights)["trajectory"]
-    apart = _apart(ours, theirs)
-    if not apart:
+    if not _apart(ours, theirs):
         return None
     model = levels.jax.model(levels.weights) if twin.jax is not None else None
     half = twin.half("rollout", "jax")
     function = lambda key: half(model, key)
-    return _Search(twin, "rollout", "trajectory", apart, host, ours, function, (jax.random.key(twin.seed),)).search()
+    key = jax.random.key(twin.seed)
+    return _Search(twin, "rollout", "trajectory", host, ours, theirs, function, (key,)).search()
 
 
 def _apart(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> list[str]:
     names = (*ours, *(name for name in theirs if name not in ours))
-    return [n for n in names if n not in ours or n not in theirs or not _equal(ours[n], theirs[n])]
+    return [n for n in names if n not in ours or n not in theirs or not equal(ours[n], theirs[n])]
 
 
 class _Search:
@@ -93,14 +94,16 @@ class _Search:
         twin: Twin,
         level: str,
         quantity: str,
-        apart: list[str],
         host: HostValues,
         ours: dict[str, np.ndarray],
+        theirs: dict[str, np.ndarray],
         function: Callable[..., Any],
         args: tuple[Any, ...],
     ):
-        self.twin, self.level, self.quantity, self.apart, self.host = twin, level, quantity, apart, host
-        self.ours, self.function, self.args = ours, function, args
+        self.twin, self.level, self.quantity, self.host = twin, level, quantity, host
+        self.ours, self.theirs, self.apart = ours, theirs, _apart(ours, theirs)
+        self.function, self.args = function, args
+        self.notes: tuple[str, ...] = ()
 
     def search(self) -> Divergence:
         """The first variable that differs; where that is not explained, the equation and the variable that belong
@@ -112,20 +115,57 @@ class _Search:
         kind, cause = self._said(parted)
         compared = relation(ours.value, theirs.value, ours.value.shape)
         host, other = (Place(_word(p), p.where, "", p.lines) for p in (ours, theirs))
+        if kind == "left out" and parted.maker is not None and cause.startswith(f"{parted.maker.name} is left out"):
+            host = Place(parted.maker.name, *parted.maker.lines[:1], lines=parted.maker.lines)
         told = self._told(host, other, kind, cause, compared)
         if kind:
             return told
-        deeper = self._by_equations(SMALL)
-        same = deeper.jax is not None and deeper.jax.where == theirs.where
-        return deeper if deeper.kind and same else told
+        if (found := self._outputs()) is not None:
+            return replace(told, kind=found[0], cause=found[1])
+        anywhere = self._by_equations(SMALL)
+        if anywhere.kind and anywhere.jax is not None and anywhere.jax.where == theirs.where:
+            return anywhere
+        there = self._by_equations(SMALL, theirs.where)
+        if there.kind:
+            return there
+        return anywhere if anywhere.kind and not is_telling(theirs.value) else told
+
+    def _outputs(self) -> tuple[str, str] | None:
+        """What the results tell: two of them exchanged, or one that JAX gives whatever it is given."""
+        both = [name for name in self.apart if name in self.ours and name in self.theirs]
+        for one, other in combinations(both[:8], 2):
+            if equal(self.ours[one], self.theirs[other]) and equal(self.ours[other], self.theirs[one]):
+                return "exchanged", f"{one} of JAX is what the host has as {other}, and the other way round"
+        if len(both) > 1:
+            return None
+        try:
+            program = trace(self.function, *self.args, unroll=False)
+        except Exception:  # a half may run on the host in parts: the search by equations tells why it was not traced
+            return None
+        reads = {n: e.inputs for e in program.equations for n in e.outputs}
+        for name in both:
+            found, waiting = set(), [program.outputs[name]] if name in program.outputs else []
+            while waiting:
+                number = waiting.pop()
+                found.add(number)
+                waiting += [n for n in reads.get(number, ()) if n not in found]
+            if found and not found & set(program.inputs.values()):
+                return "left out", f"{name} is the same in JAX whatever it is given"
+        return None
 
     def _said(self, parted: Parting) -> tuple[str, str]:
         ours, theirs, maker = parted.ours.value, parted.theirs.value, parted.maker
-        if maker is not None and theirs.size > 2 and np.ptp(theirs) > 0:
-            if name := next((name for name, given in maker.given.items() if _equal(given, theirs)), ""):
+        if maker is not None and theirs.size > 2 and np.unique(theirs).size > 1:
+            if name := next((name for name, given in maker.given.items() if equal(given, theirs)), ""):
                 return "left out", f"{maker.name} is left out in JAX, which has {name} for what it returns"
-        if ours.shape != theirs.shape:  # a row of one half
-            return "", ""
+        if parted.before is not None and equal(parted.before, theirs) and not equal(parted.before, ours):
+            return "left out", f"{parted.name} is not changed in JAX: it is as {parted.name} was given"
+        if (found := said_of_all(parted.name, *parted.every)) is not None:
+            return found
+        if ours.shape != theirs.shape:  # a row of one half, or other data
+            others = (name for name, value in parted.known.items() if theirs.size > 2 and equal(value, theirs))
+            name = next(others, "")
+            return ("operand", f"JAX has {name} for {parted.name}") if name else ("", "")
         return said(parted.name, ours, theirs, parted.known)
 
     def _parting(self) -> Parting | None:
@@ -136,22 +176,24 @@ class _Search:
                 self.function(*self.args)
         except Enough:  # the first difference may be among what was seen
             pass
-        except Exception:  # without `jit` the user's code may raise anything: there is another search
+        except Exception as error:  # without `jit` the user's code may raise anything: there is another search
+            self.notes = (f"JAX could not be run line by line, so equations were searched: {_in_short(error)}",)
             return None
         return first_parting(self.host.root, theirs.root)
 
-    def _by_equations(self, longest: int | None = None) -> Divergence:
-        """The search in JAX's equations, unless there are more than some number."""
+    def _by_equations(self, longest: int | None = None, where: str = "") -> Divergence:
+        """The search in JAX's equations, unless there are more than some number; in those of one line, if it is
+        given."""
         try:
             self.program = trace(self.function, *self.args)
             if longest is not None and len(self.program.equations) > longest:
                 return self._told(None, None)
             self.points = record(self.program, jax.tree.leaves(self.args))
         except Exception as error:  # a half may run on the host in parts, and raise anything when it is traced
-            return self._told(self._host_place(), None, notes=(f"JAX could not trace it: {type(error).__name__}",))
+            return self._told(self._host_place(), None, notes=(f"JAX could not trace it: {_in_short(error)}",))
         self.index = Index(self.host.points.values())
         notes = self.program.notes
-        found = self._guilty() or (self._random() if longest is None else None)
+        found = self._guilty(where) or (self._random() if longest is None else None)
         if found is None:
             return self._told(self._host_place(), self._output_place(), notes=notes)
         point, variable = found
@@ -185,13 +227,13 @@ class _Search:
             None,
             tuple(self.apart[:8]),
             agree[:8],
-            notes,
+            (*self.notes, *notes),
         )
 
     def _host_place(self) -> Place | None:
         """The last variable that held what the host returns."""
         value = self.ours.get(self.apart[0])
-        held = [p for p in self.host.points.values() if value is not None and _equal(p.value, value)]
+        held = [p for p in self.host.points.values() if value is not None and equal(p.value, value)]
         held = held or [p for p in self.host.points.values() if p.operation.rpartition(".")[2] == _last(self.apart[0])]
         return Place(_word(held[0]), held[0].where, "", held[0].lines) if held else None
 
@@ -220,17 +262,21 @@ class _Search:
     def _draws(self) -> bool:
         return any("random" in p.where for p in self.host.points.values())
 
-    def _guilty(self) -> tuple[Point, Point] | None:
+    def _guilty(self, where: str = "") -> tuple[Point, Point] | None:
+        """The first equation that heals; on one line the last that is explained."""
         roots = [n for name in self.apart if (n := self.program.outputs.get(name)) is not None and n in self.points]
         before = {m for n in roots for m in ancestors(self.points, n)}
         made = {n: e for e in self.program.equations for n in e.outputs}
         suspects = [n for n in sorted(before) if n in made and self.points[n].lines][-SUSPECTS:]
+        if where:
+            suspects = [n for n in suspects if self.points[n].where == where][::-1]
         run = _substituting(self.program, suspects, self.points)
         for number in suspects:
             for variable in self._candidates(self.points[number]):
                 found = run(jax.tree.leaves(self.args), number, variable.value)
-                if all(name in found and _equal(self.ours[name], found[name]) for name in self.ours):
-                    return self.points[number], variable
+                if all(name in found and equal(self.ours[name], found[name]) for name in self.ours):
+                    if not where or self._cause(self.points[number], variable)[0]:
+                        return self.points[number], variable
         return None
 
     def _candidates(self, point: Point) -> Iterator[Point]:
@@ -238,7 +284,7 @@ class _Search:
         for variable in self.host.points.values():
             value = variable.value
             alike = value.shape == point.value.shape and (value.dtype.kind == "b") == (point.value.dtype.kind == "b")
-            if alike and not _equal(value, point.value) and not any(_equal(value, other) for other in seen):
+            if alike and not equal(value, point.value) and not any(equal(value, other) for other in seen):
                 seen.append(value)
                 yield variable
             if len(seen) >= CANDIDATES:
@@ -250,7 +296,7 @@ class _Search:
         if equation.name in RANDOM:
             return "key", "JAX draws its random numbers from another key"
         for kind, text, value in alternatives(self.program, equation, self.points, self.host):
-            if value is not None and _equal(np.asarray(value), variable.value):
+            if value is not None and equal(np.asarray(value), variable.value):
                 return kind, text
         reads = [self.points[n].operation for n in ancestors(self.points, point.number) if n in self.points]
         if any(name in RANDOM for name in reads) and equation.name in (
@@ -292,6 +338,11 @@ def _substituting(
         return leaves(dict(zip(program.outputs, outputs, strict=True)), "")
 
     return run
+
+
+def _in_short(error: Exception) -> str:
+    """The kind of an error and the first line of its message."""
+    return ": ".join((type(error).__name__, *str(error).strip().splitlines()[:1]))
 
 
 def _word(point: Point) -> str:
