@@ -21,11 +21,13 @@ from default_run import few_of
 
 SMALL = ("n_envs=4", "n_steps=16", "hidden=8", "days=2", "eval_days=1", "epochs=2", "minibatches=2", "env.window=3")
 SHORT = ("max_bars=7", "drawdown=300")  # episodes are cut off and accounts go bust within a rollout
+SEGMENTS = ("segments=true", "advantage=lambda_return", "truncation=mask", "join_first=true", "apart=true")
 CASES = {
     "plain": (),
     "phase 2, floor, masked truncation": ("env.phase=2", "floor=0.02", "truncation=mask"),
     "values clipped": ("clip_value=0.2",),
     "nothing clipped or normalised": ("clip_value=none", "clip_norm=none", "normalize_advantages=false"),
+    "segments": SEGMENTS,
     "published network": ("network=seed", "normalize_observations=false", "truncation=terminal"),
 }
 
@@ -39,7 +41,7 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def as_arrays(steps: Minibatch) -> Minibatch:
-    return Minibatch(*(None if field is None else jnp.asarray(field.numpy()) for field in steps))
+    return jax.tree.map(lambda field: jnp.asarray(field.numpy()), steps)
 
 
 def moved(*words: str) -> tuple[TorchSystem, JaxSystem, Minibatch]:
@@ -78,6 +80,21 @@ def differences(ours: TorchSystem, theirs: JaxSystem, steps: Minibatch) -> dict[
 def test_the_halves_agree_on_loss_gradient_and_update(words, x64):
     found = differences(*moved(*words))
     assert found["loss"] <= 1e-12 and found["gradient"] <= 1e-10 and found["update"] <= 1e-9, found
+
+
+@pytest.mark.slow
+def test_segments_are_learned_from_alike_on_the_host_and_compiled():
+    """In a world that does not keep observations."""
+    found = []
+    for mode in ("torch", "jax_policy", "jax_full"):
+        own = config(*SEGMENTS, f"mode={mode}")
+        with precision(own):
+            trainer = make_trainer(find("trading"), own)
+            trainer.run(0, 3)
+            found.append(trainer.snapshot().parameters)
+    for name, parameter in found[0].items():
+        for other in found[1:]:
+            np.testing.assert_allclose(other[name], parameter, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_the_loss_is_the_sum_worked_out_by_hand(x64):

@@ -20,7 +20,7 @@ from crossfade.registry import find
 from crossfade.systems.robot import RECORD
 from crossfade.systems.robot.config import RobotConfig
 from crossfade.trainers.making import make_trainer, precision
-from default_run import few, few_of
+from default_run import few_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:JAXopt is no longer maintained")
 STEPS, ENVS, SEEN, DIM = 10, 6, 5, 3
@@ -210,6 +210,7 @@ def trained(mode: str) -> dict[str, np.ndarray]:
         return {**told, **everything(trainer.snapshot())}
 
 
-@pytest.mark.parametrize("mode", few(["torch", "torch_pure", "jax_minimal", "jax_policy", "devices=2"], "torch"))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["torch", "torch_pure", "jax_minimal", "jax_policy", "devices=2"])
 def test_every_mode_learns_the_same_as_brax_has_it(mode):
     assert_close(trained(mode), trained("jax_full"))

@@ -209,7 +209,16 @@ def test_a_film_is_rendered_where_there_is_opengl_and_else_says_why(monkeypatch)
 # Export
 
 
-@pytest.mark.parametrize("words", few([(), ("squashed=true", "log_std=state"), ("normalize_observations=false",)], ()))
+EXPORTED = [
+    (),
+    ("squashed=true", "log_std=state"),
+    ("normalize_observations=false",),
+    ("apart=true", "activation=swish"),
+    ("activation=relu",),
+]
+
+
+@pytest.mark.parametrize("words", few(EXPORTED, ()))
 def test_an_onnx_model_acts_as_the_policy(words, tmp_path):
     onnx = pytest.importorskip("onnx")
     folder = str(tmp_path)

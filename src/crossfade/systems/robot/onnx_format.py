@@ -87,14 +87,18 @@ def build(config: RobotConfig, parameters: Arrays) -> Any:
         if i == len(layers) - 1:
             weight, bias = weight[: _joints(parameters)], bias[: _joints(parameters)]
         then("Gemm", constant(f"{label}.weight", weight), constant(f"{label}.bias", bias), transB=1)
-        if activated:
-            then("Tanh")
+        if activated and config.activation == "swish":
+            x = name
+            then("Sigmoid")
+            then("Mul", x)
+        elif activated:
+            then({"tanh": "Tanh", "relu": "Relu"}[config.activation])
     if config.squashed:
         then("Tanh")
     else:
         then("Clip", constant("lowest", np.array(-1.0)), constant("highest", np.array(1.0)))
     nodes[-1].output[0] = "action"
-    seen = parameters["trunk.0.weight"].shape[1]
+    seen = _seen(parameters)
     graph = helper.make_graph(
         nodes,
         "policy",
@@ -112,7 +116,7 @@ def verify(config: RobotConfig, parameters: Arrays, model: Any) -> float:
     onnx, reference = _onnx(), import_module("onnx.reference")
     read = onnx.load_from_string(model.SerializeToString())
     onnx.checker.check_model(read, full_check=True)
-    observation = np.random.default_rng(0).normal(size=(SAMPLES, parameters["trunk.0.weight"].shape[1]))
+    observation = np.random.default_rng(0).normal(size=(SAMPLES, _seen(parameters)))
     observation = observation.astype(config.dtype)
     (found,) = reference.ReferenceEvaluator(read).run(None, {"observation": observation})
     away = float(np.abs(found - act(config, parameters, observation)).max())
@@ -129,21 +133,27 @@ def act(config: RobotConfig, parameters: Arrays, observation: Float[np.ndarray, 
     if config.normalize_observations:
         mean, spread = _normalizer(parameters)
         x = np.clip((x - mean) / spread, -CLIP, CLIP)
+    phi = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0), "swish": lambda x: x / (1 + np.exp(-x))}
     for label, activated in _layers(parameters):
         x = x @ parameters[f"{label}.weight"].T + parameters[f"{label}.bias"]
-        x = np.tanh(x) if activated else x
+        x = phi[config.activation](x) if activated else x
     mean = x[:, : _joints(parameters)]
     return np.tanh(mean) if config.squashed else np.clip(mean, -1, 1)
 
 
 def _layers(parameters: Arrays) -> list[tuple[str, bool]]:
-    """Names of the layers from observation to action, and whether tanh follows; the last gives the actor's outputs."""
+    """Names of the layers from observation to action, and whether they are activated; the last gives the outputs."""
     part = lambda name: sorted(
         (key.removesuffix(".weight") for key in parameters if key.startswith(f"{name}.") and key.endswith(".weight")),
         key=lambda key: int(key.rpartition(".")[2]),
     )
     names = [*part("trunk"), *part("actor")]
     return [(name, i < len(names) - 1) for i, name in enumerate(names)]
+
+
+def _seen(parameters: Arrays) -> int:
+    """Numbers of an observation."""
+    return parameters[f"{_layers(parameters)[0][0]}.weight"].shape[1]
 
 
 def _joints(parameters: Arrays) -> int:

@@ -117,6 +117,10 @@ class TradingConfig(PPOConfig):
                 f"floor: expected 0 to 1/{self.params.n_actions}, as all {self.params.n_actions} actions may be legal, "
                 f"got {self.floor}."
             )
+        if self.apart and self.earlier:
+            raise UsageError("apart=true: expected env.phase=1. Networks of later phases grow from a common trunk.")
+        if self.network == "seed" and (self.apart, self.activation, self.initial) != (False, "tanh", "orthogonal"):
+            raise UsageError("network=seed: expected neither apart nor activation nor initial: it has its own.")
         if self.features == "seed8" and self.storage != "float32":
             raise UsageError(
                 f"storage: expected float32 with features=seed8, whose prices and volumes are raw, got {self.storage}. "

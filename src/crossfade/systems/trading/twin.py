@@ -112,7 +112,7 @@ def _compiled_rollout(config: TradingConfig, policy: Any, key: Any) -> dict[str,
     from ...algos.ppo.rollout_jax import collect, draw
     from .system_jax import System
 
-    config = replace(config, mode="jax_full", dtype=str(policy.trunk[0].weight.dtype))
+    config = replace(config, mode="jax_full", dtype=str(policy.critic[0].weight.dtype))
     system = System(config)
     world, actions, settings = system.compiled, system.actions, jax.tree.map(jnp.asarray, system.settings(0))
     noise = draw(jax.random.fold_in(key, 0), config, actions, world.start_numbers)
