@@ -147,10 +147,11 @@ def the_run(folder: Path) -> Path:
 
 
 def learned(folder: Path) -> tuple[list[dict], bytes]:
-    """The figures and parameters of the one run in a folder, without times."""
+    """The figures and parameters of the one run in a folder, without times, and evaluated at its end alone."""
     run = the_run(folder)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    figures = [{k: v for k, v in row.items() if k != "wall" and not k.startswith("time/")} for row in rows]
+    left_out = [("wall", "time/", "eval/")] * (len(rows) - 1) + [("wall", "time/")]
+    figures = [{k: v for k, v in row.items() if not k.startswith(out)} for row, out in zip(rows, left_out, strict=True)]
     return figures, (run / "checkpoints" / f"{figures[-1]['step']:010d}" / "weights.safetensors").read_bytes()
 
 
