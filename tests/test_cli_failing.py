@@ -65,7 +65,6 @@ def test_paths_that_do_not_fit_are_answered_in_words(folder, words, code, messag
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["robot", "env.model=gone.xml"], 2, "the path of an MJCF, got 'gone.xml', which is no file"),
         (["offline", "data=gone.npz"], 2, "got 'gone.npz', where nothing is"),
         (["offline", "data=file"], 1, "Convert it to one of these"),
     ],
