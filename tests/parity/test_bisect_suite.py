@@ -3,7 +3,7 @@
     pytest tests/parity/test_bisect_suite.py -m slow      every bug; the score is printed at the end
 
 Where a bug is comes from its plant (planted.py), why from causes_planted.py, both without a look at what `bisect` says.
-The sets below were judged by several states of `bisect`: a third of the bugs by the last one, all but thirty by one near it.
+The sets below were judged by several states of `bisect`: a third of the bugs by the last one, all but 30 by one near.
 """
 
 import pytest
