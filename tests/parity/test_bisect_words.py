@@ -22,6 +22,9 @@ Q = RNG.normal(size=9)
         (X[0] / np.linalg.norm(X[0]), np.array([0.0, 0.0, -1.0, 0.0]), "constant"),
         (Q, np.concatenate([Q[:5], Q[:4]]), "index"),
         (X, X[::-1].copy(), "order"),
+        (np.full(4, 0.3), np.zeros(4), "left out"),
+        (X > 0, X <= 0, "mask"),
+        (np.full(9, True), np.full(9, False), ""),
         (X, X + RNG.normal(size=X.shape), ""),
     ],
 )
@@ -44,7 +47,8 @@ def test_what_changes_in_one_half_alone_is_told():
     numbers = [np.asarray(n) for n in (3, 6, 9)]
     still = [np.asarray(9)] * 3
     assert said_of_all("size", numbers, still) == ("constant", "size is 9 every time in JAX, on the host it changes")
-    assert said_of_all("size", numbers, [np.asarray(0), *numbers[:-1]])[0] == "state"
+    late = said_of_all("size", numbers, [np.asarray(0), *numbers[:-1]])
+    assert late is not None and late[0] == "state"
     assert said_of_all("size", numbers, numbers[::-1]) is None
     assert said_of_all("size", numbers[:2], still[:2]) is None
 

@@ -20,6 +20,8 @@ def said(name: str, ours: np.ndarray, theirs: np.ndarray, known: dict[str, np.nd
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
     if a.size == 1:
         return _made_of_others(name, a, b, known) or _number(name, ours, float(a.flat[0]), float(b.flat[0]), known)
+    if ours.dtype.kind == "b" and np.ptp(a) == 0 and np.ptp(b) == 0:
+        return "", ""  # all yes and all no: an inversion is one of many causes
     if a.size < FEW and ours.dtype.kind != "f":  # equal by chance too often
         return _of_the_same_name(name, a, b, known) or ("", "")
     constant = _constant(name, ours, a, b) if np.ptp(b) == 0 or ours.dtype.kind == "b" else None
@@ -113,7 +115,8 @@ def _constant(name: str, ours: np.ndarray, a: np.ndarray, b: np.ndarray) -> Said
     if np.ptp(a) == 0 and np.ptp(b) == 0 and a.size > 1 and b.flat[0] not in (0, 1):
         return "constant", f"{name} is {a.flat[0]:.10g} everywhere on the host, {b.flat[0]:.10g} in JAX"
     for side, other, x, y in (("JAX", "the host", a, b), ("the host", "JAX", b, a)):
-        if np.ptp(y) == 0 and (np.ptp(x) > 0 or x.size == 1) and y.flat[0] in (0, 1) and not equal(x, y):
+        moves = np.ptp(x) > 0 or x.size == 1 or y.flat[0] == 0
+        if np.ptp(y) == 0 and moves and y.flat[0] in (0, 1) and not equal(x, y):
             return "left out", f"{name} is {'zero' if y.flat[0] == 0 else 'one'} everywhere in {side}, not in {other}"
         if np.ptp(y) == 0 and np.ptp(x) > 0:
             return "constant", f"{name} is {y.flat[0]:g} everywhere in {side}, not in {other}"

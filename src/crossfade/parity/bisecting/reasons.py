@@ -242,12 +242,11 @@ class Reasons:
         """A later call that reads in JAX, in place of what the guilty one leads to, a value that both halves have."""
         led = {guilty.point.number}
         for point in [p for p in self.points.values() if p.number > guilty.point.number]:
-            own = led.intersection(point.reads)
-            if not own or not guilty.whole or len(led) > STRETCH:
+            own, call = led.intersection(point.reads), self.calls.get(point.call)
+            if not own or call is None or not guilty.whole or len(led) > STRETCH:
                 continue
             led.add(point.number)
-            call = self.calls.get(point.call)
-            for cause in () if call is None else self._other_operands(call, own):
+            for cause in self._other_operands(call, own):
                 if self._explains(call, cause, None, True):
                     return call, point, cause
         return None

@@ -30,11 +30,11 @@ class Parting:
 
 def first_parting(host: Function, other: Function) -> Parting | None:
     """The first difference of two halves; `host` and `other` are what calls them and computes nothing itself."""
-    halves = [max(half.calls, key=lambda call: call.end - call.begin, default=half) for half in (host, other)]
-    if (found := parting(*halves)) is not None:
+    ours, theirs = (max(half.calls, key=lambda call: call.end - call.begin, default=half) for half in (host, other))
+    if (found := parting(ours, theirs)) is not None:
         return found
-    apart = returned_apart(*halves)
-    return None if apart is None else _with_another_key(*halves) or _told(*apart, *halves)
+    apart = returned_apart(ours, theirs)
+    return None if apart is None else _with_another_key(ours, theirs) or _told(*apart, ours, theirs)
 
 
 def parting(host: Function, other: Function) -> Parting | None:
@@ -133,13 +133,16 @@ def _given_at(function: Function, path: str) -> tuple[str, ...]:
 
 def _exchanged(ours: Function, theirs: Function, apart: tuple[str, Point, Point]) -> Parting | None:
     """Functions that others made, by another name: they part where those were called."""
-    makers = ours.maker, theirs.maker
-    if makers[0] is None or makers[1] is None or _qualname(makers[0]) == _qualname(makers[1]):
+    maker, other = ours.maker, theirs.maker
+    if maker is None or other is None or _qualname(maker) == _qualname(other):
         return None
-    path, *results = apart
-    words = f"what {makers[0].name} gives for {makers[1].name}"
-    points = [replace(p, operation=m.name, lines=m.lines) for p, m in zip(results, makers, strict=True)]
-    return Parting(path if path != ours.name else words, *points, ours.given)
+    path, mine, its = apart
+    name = f"what {maker.name} gives for {other.name}" if path == ours.name else path
+    mine, its = (
+        replace(mine, operation=maker.name, lines=maker.lines),
+        replace(its, operation=other.name, lines=other.lines),
+    )
+    return Parting(name, mine, its, ours.given)
 
 
 def _qualname(function: Function) -> str:
