@@ -33,6 +33,20 @@ def linen_conv(slope=0.0):
 def leaky_conv():
     return linen_conv(0.1)
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(4, 2)
+        self.register_buffer("scale", torch.tensor([1.0, 2.0]))
+        self.register_buffer("bias", torch.tensor([0.0, 0.1]))
+    def forward(self, x):
+        return torch.tanh(self.mean(x)) * self.scale + self.bias
+
+class LinenScaled(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return jnp.tanh(linen.Dense(2)(x)) * jnp.array([[1.0, 2.0]]) + jnp.array([[0.0, 0.1]])
+
 def raises():
     raise OSError("the weights are on another disk")
 
@@ -109,3 +123,9 @@ def test_the_conclusion_comes_first_with_both_lines_and_a_page_is_written(models
 def test_a_page_must_end_in_html(models, capsys):
     assert main(["doctor", *PAIR, "--html", "doctor.pdf"]) == 2
     assert "ends in .html" in capsys.readouterr().err
+
+
+def test_buffers_that_jax_has_as_constants_stay_as_they_are(models, capsys):
+    """The range of actions, a buffer in CleanRL's actors and a constant of their JAX ports."""
+    assert main(["doctor", "conv_models:Scaled", "conv_models:LinenScaled"]) == 0
+    assert capsys.readouterr().out.startswith("conv_models:Scaled = conv_models:LinenScaled: ROUNDING")

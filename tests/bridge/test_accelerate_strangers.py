@@ -75,7 +75,24 @@ class Keyed(UserDict):
     y = property(lambda self: self["y"])
 
 
+class Batch:
+    """Attributes and keys, in a class that is no mapping, as Tianshou has it."""
+
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+    def keys(self):
+        return self.__dict__.keys()
+
+    def __getitem__(self, key):
+        return self.__dict__[key]
+
+    def __setitem__(self, key, value):
+        self.__dict__[key] = value
+
+
 BOXES = {
+    "keys without a mapping": lambda x, y: Batch(x=x, y=y),
     "dataclass": lambda x, y: Data(x, y),
     "frozen dataclass": lambda x, y: Frozen(y, x=x),
     "a dict of one's own": lambda x, y: Dotted(x=x, y=y) if x[0, 0] > 0 else Dotted(y=y, x=x),
@@ -88,7 +105,7 @@ def dotted(net, batch):
     return F.cross_entropy(net(batch.x), batch.y)
 
 
-@pytest.mark.parametrize("name", few(BOXES, "frozen dataclass", "a dict of one's own"))
+@pytest.mark.parametrize("name", few(BOXES, "frozen dataclass", "a dict of one's own", "keys without a mapping"))
 def test_batches_in_containers_that_jax_does_not_know(name, x64):
     assert apart(dotted, lambda seed: BOXES[name](*pair(seed))) <= 1e-12
 

@@ -21,9 +21,9 @@ from crossfade.bridge.matching import program_jax, waiting
 from crossfade.bridge.matching.waiting import Waiting
 from crossfade.errors import CrossfadeError, MappingError, NoCounterpart, UsageError
 from default_run import few
-from gallery.attention import GPT, LinenGPT
 from gallery.case import normal, whole
 from gallery.deep_q import CASES as VALUES, LinenNoisy
+from gallery.transformers import GPT, LinenGPT
 
 X = normal(4, 3)
 
@@ -249,3 +249,17 @@ def test_equations_are_evaluated_as_jax_does(x64):
     wave, _ = program.advance(wave, {"w": args[0]})
     for slot, wanted in zip(program.outputs, many(*args), strict=True):
         np.testing.assert_allclose(wave.slots[slot], wanted, rtol=1e-13)
+
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def get_value(self, x):
+        return self.net(x)
+
+
+def test_an_agent_without_forward_is_told_what_to_pass():
+    with pytest.raises(UsageError, match=r"got Agent with get_value.*torch_apply=lambda module, x: module.get_value"):
+        match(Agent(), LinenNet(), X)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from flax import nnx
 from optimizer_nets import INPUTS, TARGETS, NetEquinox, difference, make_module, numbers, same_record, train_torch
-from torch import optim
+from torch import nn, optim
 from torch.optim import lr_scheduler
 
 from crossfade.bridge.libraries import open_model
@@ -305,3 +305,19 @@ def test_parameters_of_the_matched_module_need_no_names(x64):
     mapping = match(net, NetNnx(), torch.ones(2, 3).double())
     to_torch_optimizer(to_optax(optimizer, mapping).opt_state, mapping, other)
     assert same_record(other.state_dict(), optimizer.state_dict())
+
+
+@pytest.mark.parametrize("wrap", [lambda net: torch.compile(net, backend="eager"), nn.DataParallel])
+def test_the_optimiser_of_a_wrapped_module_is_carried_over(wrap, x64):
+    """torch.compile and DataParallel put a word before every name."""
+    expected, net = make_module(), make_module()
+    reference, optimizer = optim.Adam(expected.parameters(), 1e-2), optim.Adam(wrap(net).parameters(), 1e-2)
+    mapping = match(wrap(net), NetEquinox(), torch.from_numpy(INPUTS[0]))
+    train_torch(expected, reference, 0, 10)
+    train_torch(net, optimizer, 0, 5)
+    again = build_optax(read_torch(optimizer, wrap(net)), mapping)  # as from a checkpoint
+    assert jax.tree.all(jax.tree.map(np.array_equal, again.opt_state, to_optax(optimizer, mapping).opt_state))
+    model, opt_state = train_jax(mapping.to_jax(wrap(net).state_dict()), again.tx, again.opt_state, 5, 10)
+    net.load_state_dict(mapping.to_torch(model))
+    to_torch_optimizer(opt_state, mapping, optimizer, named_parameters=wrap(net))
+    assert difference(numbers(net, optimizer), numbers(expected, reference)) <= 1e-12

@@ -7,9 +7,9 @@ import pytest
 from crossfade.bridge import match
 from crossfade.errors import MappingError, NoCounterpart
 from default_run import few_pairs
-from gallery import attention, deep_q, images, policies, recurrent
+from gallery import attention, deep_q, images, policies, recurrent, transformers
 
-GALLERY = deep_q.CASES | policies.CASES | attention.CASES | images.CASES | recurrent.CASES
+GALLERY = deep_q.CASES | policies.CASES | attention.CASES | transformers.CASES | images.CASES | recurrent.CASES
 PAIRS = [(name, library) for name, case in GALLERY.items() for library in case.jax]
 WRONG = [(name, port) for name, case in GALLERY.items() for port in case.wrong]
 SINGLE = ("nnx",)  # attention, recurrent layers: computed in float32 whatever they are given

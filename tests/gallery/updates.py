@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from crossfade.bridge import match
 from crossfade.bridge.libraries import open_model
 from crossfade.parity import Twin
-from gallery.attention import CASES as ATTENTION, WORDS
 from gallery.case import Case
 from gallery.deep_q import ACTIONS as MOVES, ATOMS, CASES as VALUES
 from gallery.policies import CASES as POLICIES
 from gallery.recurrent import CASES as RECURRENT
+from gallery.transformers import CASES as TRANSFORMERS, WORDS
 
 Batch = dict[str, np.ndarray]
 RNG = np.random.default_rng(5)
@@ -364,7 +364,7 @@ UPDATES = {
         adam(lr=3e-4),
     ),
     "decision transformer": Update(
-        ATTENTION["decision transformer"],
+        TRANSFORMERS["decision transformer"],
         "linen",
         ("states", "actions", "returns", "steps"),
         {
@@ -379,7 +379,7 @@ UPDATES = {
         clip_norm=0.25,
     ),
     "nanoGPT": Update(
-        ATTENTION["nanoGPT"],
+        TRANSFORMERS["nanoGPT"],
         "linen",
         ("words",),
         {"words": whole(WORDS, 3, 5), "next": whole(WORDS, 3, 5)},

@@ -121,7 +121,7 @@ class Mapping:
 
     def to_jax(self, state_dict: Named[str, Any], like: Any = None) -> Any:
         """The JAX model (of the same kind as the one matched) holding the weights of a torch `state_dict`."""
-        state_dict = {self._plain(name): value for name, value in state_dict.items()}
+        state_dict = {self.plain_name(name): value for name, value in state_dict.items()}
         self._check(state_dict)
         arrays = {
             n: tensor_to_numpy(t) if isinstance(t, torch.Tensor) else np.asarray(t) for n, t in state_dict.items()
@@ -162,13 +162,13 @@ class Mapping:
         if like is None and self.origin is not None:
             like = self.origin[0]
         state = like.state_dict() if isinstance(like, torch.nn.Module) else like or {}
-        known = {self._plain(name): value for name, value in state.items()}
+        known = {self.plain_name(name): value for name, value in state.items()}
         present = {name: known[name] for name in self.torch_only if name in known}
         return self.torch_only | {
             n: tensor_to_numpy(t) if isinstance(t, torch.Tensor) else np.asarray(t) for n, t in present.items()
         }
 
-    def _plain(self, name: str) -> str:
+    def plain_name(self, name: str) -> str:
         """The name as the matched module has it, whatever prefixes DDP and `torch.compile` put to either."""
         if name in self.shapes:
             return name

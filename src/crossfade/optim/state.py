@@ -1,5 +1,6 @@
 """Optimisers as plain data, the form in which their state crosses frameworks and is kept in checkpoints."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +83,12 @@ class OptimizerState:
         counted = [n for n, i in self.trained.items() if self.kind != "SGD" or self.groups[i]["momentum"]]
         steps, most = self.steps, self.step
         return {name for name in counted if steps[name] < most}
+
+    def renamed(self, name: Callable[[str], str]) -> "OptimizerState":
+        """The same state with other names for its parameters."""
+        words = ("names", "frozen")
+        groups = tuple(group | {key: type(group[key])(map(name, group[key])) for key in words} for group in self.groups)
+        return replace(self, groups=groups, moments={name(n): moments for n, moments in self.moments.items()})
 
     def at_step(self, step: int) -> "OptimizerState":
         """The same state with the count of every moving parameter set: SGD keeps none of its own."""

@@ -45,10 +45,11 @@ LOOKED = ("forward", "loss")
 
 
 def scaled_weights(mapping: Mapping, weights: Weights, parameters: set[str], scale: Scale) -> Weights:
-    """Parameters by the factor; buffers, which may have to be positive, moved by a positive share of themselves."""
+    """Parameters by the factor; buffers, which may have to be positive, moved by a positive share of themselves, but
+    not those that JAX has as constants."""
     found = {}
     for name, array in weights.items():
-        if array.dtype.kind != "f":
+        if array.dtype.kind != "f" or name in mapping.constants:
             found[name] = array
         elif name in parameters:
             turn = np.where(np.cos(1.0 + 7.0 * np.arange(array.size)) > 0, 1.0, -1.0).reshape(array.shape)

@@ -76,7 +76,8 @@ def solve(eqn: JaxprEqn, build: Build) -> Run:
 def gamma(eqn: JaxprEqn, build: Build) -> Run:
     """Gamma numbers by the rejections that JAX itself makes, of all elements side by side."""
     own: Any = eqn.primitive.impl
-    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    avals: list[Any] = [v.aval for v in eqn.invars]
+    types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     with jax.enable_x64(types[1].dtype == np.float64):
         draw = build(closed_jaxpr(lambda key, a: own(key, a, **eqn.params, use_vmap=True), *types))
     return lambda *inputs: draw(*inputs)[0]

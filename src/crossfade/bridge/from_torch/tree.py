@@ -20,7 +20,7 @@ def children(tree: Any) -> dict[Any, Any] | None:
     """The parts of a container by key, field or position; None for a leaf."""
     if isinstance(tree, nn.Module | Ref | type):
         return None
-    if isinstance(tree, MutableMapping):
+    if is_mapping(tree):
         return {key: tree[key] for key in tree.keys()}
     if isinstance(tree, SimpleNamespace):
         return dict(vars(tree))
@@ -31,6 +31,13 @@ def children(tree: Any) -> dict[Any, Any] | None:
     if dataclasses.is_dataclass(tree):
         return {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
     return None
+
+
+def is_mapping(tree: Any) -> bool:
+    """Whether it has keys and takes new values by them, as batches of some libraries do that are no Mapping."""
+    return isinstance(tree, MutableMapping) or all(
+        hasattr(type(tree), name) for name in ("keys", "__getitem__", "__setitem__")
+    )
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -51,7 +58,7 @@ def mapped(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> An
     new = {key: mapped(function, part, f"{path}.{key}" if path else str(key)) for key, part in parts.items()}
     if type(tree) is dict:
         return new
-    if isinstance(tree, MutableMapping):
+    if is_mapping(tree):
         result = copy.copy(tree)
         for key, value in new.items():
             result[key] = value
@@ -73,7 +80,7 @@ def beside(example: Any, given: Any, path: str = "") -> Iterator[tuple[str, Any,
         yield path, example, given
         return
     others = children(given)
-    by_key = isinstance(example, MutableMapping), isinstance(given, MutableMapping)
+    by_key = is_mapping(example), is_mapping(given)
     if others is None or len(set(by_key)) == 2 or set(parts) != set(others):
         raise UsageError(_differ(path, parts, given, others))
     for key, part in parts.items():

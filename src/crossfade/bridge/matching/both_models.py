@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...errors import UsageError
 from ..libraries import open_model
 from ..transfer import tensor_to_numpy
 from .dataflow_jax import JaxTrace, trace_jax
@@ -46,6 +47,8 @@ class BothModels:
         training: bool = False,
     ):
         self.module = unwrap(module)
+        if torch_apply is None:
+            _reject_no_forward(self.module)
         opened = open_model(jax_model)
         self.opened = open_model(opened.complete(jax_model))
         self.apply: Apply = jax_apply or self.opened.call
@@ -254,6 +257,18 @@ def unwrap(module: nn.Module) -> nn.Module:
         if inner is None:
             return module
         module = inner
+
+
+def _reject_no_forward(module: nn.Module) -> None:
+    """An agent of several networks often has methods of its own in place of one `forward`."""
+    kind = type(module)
+    if kind.forward is nn.Module.forward and "forward" not in vars(module):
+        own = [n for n, value in vars(kind).items() if callable(value) and not n.startswith("_")]
+        call = own[0] if own else next((n for n, _ in module.named_children()), "forward")
+        raise UsageError(
+            f"expected a module with forward(), got {kind.__name__} with {', '.join(own) or 'no method of its own'}. "
+            f"Say what to run, torch_apply=lambda module, x: module.{call}(x), or name a module whose forward() does."
+        )
 
 
 def _tied(state: dict[str, torch.Tensor]) -> dict[str, str]:

@@ -144,22 +144,28 @@ def _phase(state: OptimizerState, scheduler: LRScheduler, every: int) -> int:
 def parameters_by_name(
     optimizer: torch.optim.Optimizer, mapping: Mapping, given: Parameters | None
 ) -> dict[str, torch.Tensor]:
-    """The optimiser's parameters by name: as given, as in the module that was matched, or as torch was told."""
+    """The optimiser's parameters by the mapping's names: as given, as in the module that was matched, or as torch was
+    told."""
     if given is not None:
-        return by_name(given)
+        return _plainly(by_name(given), mapping)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if mapping.origin is not None:
-        matched = by_name(mapping.origin[0])
+        matched = _plainly(by_name(mapping.origin[0]), mapping)
         if {id(p) for p in parameters} <= {id(p) for p in matched.values()}:
             return matched
     if all("param_names" in group for group in optimizer.param_groups):
         names = [name for group in optimizer.param_groups for name in group["param_names"]]
-        return dict(zip(names, parameters, strict=True))
+        return _plainly(dict(zip(names, parameters, strict=True)), mapping)
     raise UsageError(
         "the optimiser's parameters are not those of the module that was matched, and torch keeps no names: pass "
         "named_parameters=module (to checkpoint.save an OptimizerState), or build the optimiser from "
         "module.named_parameters()."
     )
+
+
+def _plainly(named: dict[str, torch.Tensor], mapping: Mapping) -> dict[str, torch.Tensor]:
+    """Without the prefixes of DDP and `torch.compile`."""
+    return {mapping.plain_name(name): parameter for name, parameter in named.items()}
 
 
 def _check_scheduler(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> None:

@@ -53,6 +53,7 @@ def build_optax(
     `count` is how many updates were made, by default `state.step`; `clock` the same as a scheduler counts them.
     `plateau` is a ReduceLROnPlateau, which `with_metric` moves on.
     """
+    state = state.renamed(mapping.plain_name)  # a bundle may be of a module that torch.compile has wrapped
     groups = _leaf_groups(state, mapping)
     late = _late_entries(state, mapping, skipped)
     entries = {path: i for i, entry in enumerate(mapping.entries) for path in entry.jax}

@@ -179,9 +179,10 @@ class LiveLoss:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_arrays_as_tensors())
             replaced = stack.enter_context(_restoring(self.roof))
-            returned = self._loss(*given)
+            returned: Any = self._loss(*given)
             self.spread = type(returned) is tuple and len(returned) > 2
-            loss, info = _loss_and_info((returned[0], returned[1:]) if self.spread else returned)
+            first, *more = returned if self.spread else (None,)
+            loss, info = _loss_and_info((first, tuple(more)) if self.spread else returned)
             return Returned(loss, info, replaced())
 
     def in_torch(self, module: nn.Module, whole: Any) -> tuple[Tensor, Any]:

@@ -1,0 +1,67 @@
+"""Points at which torch chooses a derivative among several: each row a function and its arguments."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from bridge.import_torch_cases import v
+
+KINKS: dict[str, tuple[Any, ...]] = {
+    "relu": (F.relu, v(-1, 0, 1)),
+    "clamp": (lambda x: x.clamp(-1, 1), v(-2, -1, 0, 1, 2)),
+    "clamp by tensors": (
+        lambda x, a, b: torch.clamp(x, a, b),
+        v(-2, -1, 0, 1, 2),
+        -torch.ones(5).double(),
+        torch.ones(5).double(),
+    ),
+    "clamp crossed": (lambda x: x.clamp(1, -1), v(-2, -1, 0, 1, 2)),
+    "abs": (torch.abs, v(-1, 0, 1)),
+    "l1": (lambda x: F.l1_loss(x, torch.zeros(3).double(), reduction="sum"), v(-1, 0, 1)),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.2), v(-1, 0, 1)),
+    "elu": (lambda x: F.elu(x, 0.7) + F.celu(x, 0.7) + F.selu(x), v(-1, 0, 1)),
+    "prelu": (lambda x, w: F.prelu(x, w), v(-1, 0, 1), v(0.3)),
+    "hardtanh": (lambda x: F.hardtanh(x), v(-2, -1, 0, 1, 2)),
+    "relu6": (F.relu6, v(-1, 0, 3, 6, 7)),
+    "hardsigmoid": (F.hardsigmoid, v(-4, -3, 0, 3, 4)),
+    "hardswish": (F.hardswish, v(-4, -3, 0, 3, 4)),
+    "softshrink": (F.softshrink, v(-1, -0.5, 0, 0.5, 1)),
+    "hardshrink": (F.hardshrink, v(-1, -0.5, 0, 0.5, 1)),
+    "threshold": (lambda x: F.threshold(x, 0.5, 2.0), v(0, 0.5, 1)),
+    "softplus": (lambda x: F.softplus(x, 1, 2), v(0, 2, 3, 60)),
+    "smooth_l1": (lambda x: F.smooth_l1_loss(x, torch.zeros(4).double(), reduction="sum"), v(-1, 0, 1, 2)),
+    "huber": (lambda x: F.huber_loss(x, torch.zeros(4).double(), reduction="sum", delta=0.5), v(-0.5, 0, 0.5, 2)),
+    "maximum": (torch.maximum, v(0, 1, 2), v(0, 2, 1)),
+    "minimum": (lambda x, y: torch.min(x, y), v(0, 1, 2), v(0, 2, 1)),
+    "max of all": (lambda x: x.max(), v(1, 3, 3, 2)),
+    "min of all": (lambda x: x.min(), v(1, 1, 3, 2)),
+    "max of an axis": (lambda x: x.max(1).values, v(1, 3, 3, 2, 2, 2).view(2, 3)),
+    "min of an axis": (lambda x: x.min(1)[0], v(1, 1, 3, 2, 2, 2).view(2, 3)),
+    "amax": (lambda x: x.amax(1), v(1, 3, 3, 2, 2, 2).view(2, 3)),
+    "max_pool": (lambda x: F.max_pool1d(x, 2), v(0, 0, 1, 1, 2, 1).view(1, 1, 6)),
+    "norm": (lambda x: x.norm(dim=1), v(0, 0, 3, 4).view(2, 2)),
+    "norm of order 1": (lambda x: torch.linalg.vector_norm(x, 1), v(0, 2, -1)),
+    "norm of order inf": (lambda x: torch.linalg.vector_norm(x, torch.inf, 1), v(0, 0, -3, 3).view(2, 2)),
+    "normalize": (lambda x: F.normalize(x, dim=1), v(0, 0, 3, 4).view(2, 2)),
+    "std": (lambda x: x.std(1), v(1, 1, 3, 4).view(2, 2)),
+    "sqrt": (lambda x: x.sqrt(), v(0, 4)),
+    "pow": (lambda x: x**2 + x**1.5 + x**0 + x**1, v(0, 4)),
+    "pow of tensors": (lambda x, y: x**y, v(0, 4), v(2, 3)),
+    "prod": (lambda x: x.prod(1), v(0, 2, 3, 0, 0, 3).view(2, 3)),
+    "cumprod": (lambda x: x.cumprod(0), v(2, 0, 3)),
+    "sign and round": (lambda x: x * x.sign() + x.round() + x.floor(), v(-0.5, 0, 0.5, 1)),
+    "log_softmax of -inf": (lambda x: F.log_softmax(x, 0)[:2], v(1, 2, -torch.inf)),
+    "logsumexp of -inf": (lambda x: torch.logsumexp(x, 0), v(1, 2, -torch.inf)),
+    "xlogy": (lambda x, y: torch.xlogy(x, y), v(0, 1), v(1, 2)),
+    "atan2": (lambda x, y: torch.atan2(x, y), v(0, 1), v(2, 0)),
+    "where": (lambda x: torch.where(x > 0, x * 2, x * 3), v(-1, 0, 1)),
+    "median": (lambda x: x.median(), v(1, 2, 2, 5)),
+    "sort": (lambda x: x.sort(stable=True).values * torch.arange(4), v(2, 1, 2, 1)),
+    "cummax": (lambda x: x.cummax(0).values, v(1, 1, 2, 2)),
+    "bce": (lambda x: F.binary_cross_entropy(x, v(0, 1, 1), reduction="sum"), v(0, 1, 0)),
+    "logsigmoid": (F.logsigmoid, v(-60, 0, 60)),
+    "cdist": (lambda x: torch.cdist(x, x[:1].detach()), v(1, 2, 3, 4).view(2, 2)),
+    "smooth_l1 of beta 0": (lambda x: F.smooth_l1_loss(x, torch.zeros(3).double(), beta=0.0), v(-1, 0, 1)),
+    "nan_to_num": (lambda x: torch.nan_to_num(x, nan=2.0), v(torch.nan, torch.inf, 1)),
+}
