@@ -8,7 +8,19 @@ from crossfade.bench.contest import ALONE
 from crossfade.config import apply
 from crossfade.random import random_numpy as random
 from crossfade.systems.robot import RECORD, bench, bench_worker
-from crossfade.systems.robot.bench import BRAX, JAX, LEVEL_3, LOOP, NUMPY, PROMISES, PURE, SETTINGS, TRAINING, WORLD
+from crossfade.systems.robot.bench import (
+    BRAX,
+    BRAX_WORDS,
+    JAX,
+    LEVEL_3,
+    LOOP,
+    NUMPY,
+    PROMISES,
+    PURE,
+    SETTINGS,
+    TRAINING,
+    WORLD,
+)
 from crossfade.systems.robot.bench_worker import JaxWorld, LoopWorld, NumpyWorld, Ppo, Task, draw_natively
 from crossfade.systems.robot.config import RobotConfig
 
@@ -52,14 +64,18 @@ def test_a_contender_trains(words):
     assert contender.update == 2 and np.isfinite(contender.told["loss"]).all()
 
 
-def test_native_noise_has_the_form_of_the_shared_one():
+@pytest.mark.parametrize("words", [(), BRAX_WORDS], ids=["ours", "as Brax has it"])
+def test_native_noise_has_the_form_of_the_shared_one(words):
     from crossfade.nn.gaussian_jax import Gaussian
 
-    config = apply(RobotConfig(), RECORD.tiny)
+    config = apply(apply(RobotConfig(), RECORD.tiny), words)
     given = random.key(0), config, Gaussian(6), 18
     ours, shared = draw_natively(*given), rollout_numpy.draw(*given)
-    assert [x.shape for x in ours] == [x.shape for x in shared]
+    assert (ours.entropy is None) == (shared.entropy is None) == (not words)
+    assert [x.shape for x in ours if x is not None] == [x.shape for x in shared if x is not None]
     assert [x.dtype for x in ours[:2]] == [x.dtype for x in shared[:2]]
+    robots = [noise.order.reshape(2, 2, 8, 2) % 4 for noise in (ours, shared)]  # epochs, minibatches, steps, robots
+    assert [bool((row == row[:, :, :1]).all()) for row in robots] == [bool(words)] * 2  # whole segments, time first
 
 
 def test_settings_of_contenders_are_those_that_are_compared():

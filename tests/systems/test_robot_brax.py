@@ -61,7 +61,7 @@ def test_an_environment_of_brax_is_our_world():
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("squashed=false",), "say squashed=true, or begin with --preset brax"),
+        (("clip_value=0.2",), "say clip_value=none, or begin with --preset brax"),
         (("lr=1e-3",), "say lr_final=0.001,"),
         (("truncation=terminal", "target_kl=0.1"), "say truncation=mask target_kl=none,"),
         (("mode=torch",), "say mode=jax_full,"),

@@ -142,7 +142,7 @@ class PPOSystem(Generic[Config]):
         columns = (*done.state, done.action, done.log_prob, done.value, returns, advantage, segment)
         flat = lambda column: jnp.asarray(column).reshape(-1, *column.shape[2:])
         *columns, segment = jax.tree.map(flat, columns)
-        steps = Minibatch(*columns, None if segment is None else Segment(*segment, jnp.asarray(done.last)))
+        steps = Minibatch(*columns, segment=None if segment is None else Segment(*segment, last=jnp.asarray(done.last)))
         policy, opt_state, info = learner_jax.update_epochs(
             policy,
             optimizers[SOLE],

@@ -106,11 +106,12 @@ class PPOSystem(Generic[Config]):
         columns = observation, mask, rollout.action, rollout.log_prob, rollout.value, returns, advantage
         segment = None
         if self.config.segments:
-            segment = Segment(*map(flat, (rollout.reward, rollout.terminated, rollout.truncated)), rollout.last)
-        steps = Minibatch(*map(flat, columns), segment)
+            columns_of_segment = rollout.reward, rollout.terminated, rollout.truncated
+            segment = Segment(*map(flat, columns_of_segment), last=rollout.last)
+        steps = Minibatch(*map(flat, columns), segment=segment)
         critic = {"explained_variance": float(losses_torch.explained_variance(steps.value, steps.returns))}
         hooked = None if self.hook is None else type(batch.hooked)(*map(tensor, batch.hooked))
-        order, noise = tensor(batch.order), tensor(batch.noise)
+        order, noise = torch.from_numpy(batch.order), tensor(batch.noise)
         return Batch(steps, order, batch.learning_rate, {**batch.info, **critic}, hooked, noise)
 
     def loss(self, policy: ActorCritic, batch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:

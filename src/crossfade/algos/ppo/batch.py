@@ -113,8 +113,8 @@ def taken(steps: Minibatch, index: Any) -> Minibatch:
     if segment is not None:
         envs = len(segment.last)
         last = segment.last[ends(index, envs, len(segment.reward) // envs)]
-        segment = Segment(*map(take, segment[:3]), last)
-    return Minibatch(*map(take, columns), segment)
+        segment = Segment(*map(take, segment[:3]), last=last)
+    return Minibatch(*map(take, columns), segment=segment)
 
 
 def named(info: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def revalued(batch: Minibatch, value: Vector, last: Float[Array, " envs"], confi
     rows = lambda column: jax.lax.stop_gradient(column).reshape(-1, len(last))
     values, last = rows(value), jax.lax.stop_gradient(last)
     following = jnp.concatenate([values[1:], last[None]])
-    advantage, returns = estimates(rows(segment.reward), values, following, *map(rows, segment[1:3]), config)
+    reward, terminated, truncated = rows(segment.reward), rows(segment.terminated), rows(segment.truncated)
+    advantage, returns = estimates(reward, values, following, terminated, truncated, config)
     return batch._replace(advantage=normalized(advantage.reshape(-1), config), returns=returns.reshape(-1))
 
 

@@ -42,7 +42,8 @@ def revalued(batch: Minibatch, value: Vector, last: Float[Tensor, " envs"], conf
     rows = lambda column: column.detach().reshape(-1, len(last))
     values, last = rows(value), last.detach()
     following = torch.cat([values[1:], last[None]])
-    advantage, returns = estimates(rows(segment.reward), values, following, *map(rows, segment[1:3]), config)
+    reward, terminated, truncated = rows(segment.reward), rows(segment.terminated), rows(segment.truncated)
+    advantage, returns = estimates(reward, values, following, terminated, truncated, config)
     return batch._replace(advantage=normalized(advantage.reshape(-1), config), returns=returns.reshape(-1))
 
 

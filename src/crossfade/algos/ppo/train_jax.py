@@ -117,8 +117,8 @@ def minibatch_of(
         state, *others, segment = jax.tree.map(take, steps)
         seen, mask = state if keeps else (see(envs.observe(state)), envs.mask(state))
         if segment is not None:
-            segment = Segment(*segment, see(last[ends(index, config.n_envs, config.n_steps)]))
-        return Minibatch(seen, mask, *others, segment)
+            segment = Segment(*segment, last=see(last[ends(index, config.n_envs, config.n_steps)]))
+        return Minibatch(seen, mask, *others, segment=segment)
 
-    value, returns = steps[3:5]
+    value, returns = gathered[3].ravel(), gathered[4].ravel()
     return minibatch, {"explained_variance": explained_variance(value, returns)}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from ...algos.ppo.batch import Noise
+from ...algos.ppo.batch import Noise, in_segments
 from ...algos.ppo.config import PPOConfig
 from ...bench.contest_worker import Contender, serve
 from ...envs.robot.params import RobotParams
@@ -215,8 +215,12 @@ def draw_natively(key: np.ndarray, config: PPOConfig, actions: Distribution, sta
     """An update's randomness from NumPy's own generator: equal streams must not slow the modes on the host."""
     rng, shape = np.random.default_rng(key), (config.n_steps, config.n_envs)
     normal = rng.standard_normal((*shape, actions.noise_dim), config.dtype)
-    order = np.stack([rng.permutation(shape[0] * shape[1]) for _ in range(config.epochs)])
-    return Noise(normal, rng.random((*shape, start_numbers), np.float32), order)
+    n, uniform = shape[0] * shape[1], rng.random((*shape, start_numbers), np.float32)
+    permutation = lambda: in_segments(rng.permutation(shape[1]), config) if config.segments else rng.permutation(n)
+    order = np.stack([permutation() for _ in range(config.epochs)])
+    if not config.samples_entropy:
+        return Noise(normal, uniform, order)
+    return Noise(normal, uniform, order, rng.standard_normal((config.epochs, n, actions.noise_dim), config.dtype))
 
 
 KINDS: dict[str, Callable[..., Contender]] = {
