@@ -15,7 +15,7 @@ from crossfade.trainers.making import make_trainer
 
 SMALL = ("env.map=umaze", "episodes=100", "hidden=64,64", "batch_size=128", "tau=0.05", "actor_every=1", "validation=0")
 
-UNSURE = ("infom", "mbpo_rebrac")
+UNSURE = ("crl_infonce", "infom", "mbpo_rebrac", "td_infonce")
 """Agents whose presets do not get 30 points beyond cloning with every seed; docs/offline_learning.md has figures."""
 
 
