@@ -133,9 +133,6 @@ def test_agents_learn_from_their_own_rows_with_their_own_discount():
     assert found.state[..., -2:].tolist() == [[[1, 1], [2, 2]], [[4, 12], [3, 11]]]
     assert found.reward.tolist() == [[2, 34 + 18], [8 + 48, 20 + 24 / 4]]
     assert found.discount.tolist() == [[0.25, 0.25], [0.25, 0.0625]]
-    second, _ = sample(after(1, config), jnp.asarray(choice[1:]), TURNS, config, jnp.int32(1))
-    for name in ("state", "action", "reward", "next_state", "discount", "valid"):
-        assert np.array_equal(getattr(second, name)[0], getattr(found, name)[1]), name
 
 
 def test_a_batch_is_drawn_without_replacement_the_smallest_numbers_first():

@@ -14,15 +14,15 @@ from default_run import few_pairs
 def actions(config, stacks, fractions):
     """What the second agent does in front of every stack, and how many messages the devices exchange for it."""
     networks = [model.local for model in policy_of(config).models]
+    local = jax.tree.map(lambda *arrays: jnp.stack(arrays), *networks)
 
-    def each(networks, stacks, fractions):
-        act = actor(networks, config)
+    def each(local, stacks, fractions):
+        act = actor(local, config)
         return jax.lax.map(lambda given: act(jnp.int32(1), *given), (stacks, fractions))
 
     places = (sharing.EVERYWHERE,) * 3
-    given = networks, stacks, fractions
-    program = jax.jit(sharing.spread(each, config.devices, places, sharing.EVERYWHERE)).lower(*given)
-    return np.asarray(program.compile()(*given)), program.as_text().count("all_reduce")
+    program = jax.jit(sharing.spread(each, config.devices, places, sharing.EVERYWHERE)).lower(local, stacks, fractions)
+    return np.asarray(program.compile()(local, stacks, fractions)), program.as_text().count("all_reduce")
 
 
 SIZES = [(1, 2 * LEAST, True), (LEAST, 2, True), (1, 12, False), (LEAST, 3, False)]

@@ -230,18 +230,6 @@ def test_an_optimizer_owns_the_local_network_of_its_model(x64):
     assert owned == local and not any("target" in key or "models.0" in key for key in moments)
 
 
-def test_a_large_batch_is_learned_from_in_equal_parts(x64, monkeypatch):
-    assert [stacked_jax.passes(batch) for batch in (64, 128, 129, 250, 256, 257, 384)] == [1, 1, 1, 2, 2, 1, 3]
-    config = small()
-    model, t = policy_of(config).models[1], of_agent(batch_of(config).transitions, 1)
-    gradient = lambda: jax.jit(lambda model, t: stacked_jax._gradient(model, t, config))(model, t)
-    expected = gradient()
-    monkeypatch.setattr(stacked_jax, "ROWS", 2)
-    for found, right in zip(map(named, gradient()), map(named, expected), strict=True):
-        for key, array in right.items():
-            np.testing.assert_allclose(found[key], array, rtol=1e-12, atol=1e-14, err_msg=key)
-
-
 def test_the_axis_of_agents_goes_with_the_devices():
     with pytest.raises(UsageError, match="agent_axis: expected shard with several devices only"):
         small(agent_axis="shard")
@@ -250,8 +238,5 @@ def test_the_axis_of_agents_goes_with_the_devices():
         assert small(agent_axis=axis, devices=2).shares_batches
         with pytest.raises(UsageError, match="devices: expected a divisor of batch_size = 4, got 3"):
             small(agent_axis=axis, devices=3)
-    whole, rest = small(agent_axis="shard", devices=3), small(agent_axis="shard", devices=2)
-    assert (whole.own_agents, whole.shares_batches, rest.own_agents, rest.shares_batches) == (1, False, 1, True)
-    with pytest.raises(UsageError, match="devices: expected a divisor of batch_size = 3, got 2"):
-        replace(rest, batch_size=3)
+    assert not small(agent_axis="shard", devices=3).shares_batches
     assert "agent_axis" in Config.bookkeeping

@@ -10,7 +10,7 @@ def values(
     network: Network, stack: Float[Array, "worlds inputs"], fractions: Float[Array, "worlds n"]
 ) -> Float[Array, "worlds actions"]:
     """The value of every action: the mean over the fractions, without noise."""
-    return network.mean(stack, fractions, None)
+    return network(stack, fractions, None).mean(1)
 
 
 def greedy(

@@ -12,7 +12,7 @@ def values(
     network: Network, stack: Float[Tensor, "worlds inputs"], fractions: Float[Tensor, "worlds n"]
 ) -> Float[Tensor, "worlds actions"]:
     """The value of every action: the mean over the fractions, without noise."""
-    return network.mean(stack, fractions, None)
+    return network(stack, fractions, None).mean(1)
 
 
 def greedy(

@@ -43,7 +43,7 @@ class IQNConfig(RunConfig):
     agent_axis: Literal["vmap", "map", "unroll", "shard"] = "map"
     """How the models are trained side by side; equal but for rounding: all in one batched program, one after the other
     in a compiled loop, or one after the other unrolled. Several `devices` share every batch, each doing so with its
-    part; or, with shard, they share the models, and the batches of those that are left over."""
+    part; or, with shard, they share the models."""
     memory: Count = 1024
     """Rows of the replay of each agent in each game."""
     batch_size: Count = 64
@@ -121,7 +121,8 @@ class IQNConfig(RunConfig):
             raise UsageError("agent_axis: expected shard with several devices only, got shard with devices=1.")
         if self.shares_batches and self.batch_size % self.devices:
             raise UsageError(
-                f"devices: expected a divisor of batch_size = {self.batch_size}, got {self.devices}. Change either."
+                f"devices: expected a divisor of batch_size = {self.batch_size}, got {self.devices}. Change either, or "
+                f"share the models instead: agent_axis=shard."
             )
         if len(set(self.each("lr"))) > 1 and self.n_models < self.agents:
             raise UsageError("lr: expected one value where agents share models, got several.")
@@ -135,17 +136,9 @@ class IQNConfig(RunConfig):
         return 1
 
     @property
-    def own_agents(self) -> int:
-        """Agents whose models a device trains by itself."""
-        if self.devices == 1:
-            return self.agents
-        separate = self.model_of == tuple(range(self.agents))
-        return self.agents // self.devices if self.agent_axis == "shard" and separate else 0
-
-    @property
     def shares_batches(self) -> bool:
-        """Whether there are agents of whose batches each of several devices takes its part."""
-        return self.own_agents * self.devices < self.agents
+        """Whether each of several devices learns from its part of every batch, not by its part of the models."""
+        return self.devices > 1 and self.agent_axis != "shard"
 
     @property
     def model_of(self) -> tuple[int, ...]:

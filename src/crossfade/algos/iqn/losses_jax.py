@@ -56,8 +56,8 @@ def model_loss(policy: Policy, number: int, batch: Transitions, config: IQNConfi
 def _targets(model: Model, batch: Transitions, config: IQNConfig) -> Float[Array, "batch n"]:
     """y; the choice of a* never has a gradient."""
     there = model.target(batch.next_state, batch.fractions[1], batch.noise[1])
-    judge = lambda: jax.lax.stop_gradient(model.local).mean(batch.next_state, batch.fractions[0], batch.noise[0])
-    chosen = jnp.argmax(judge() if config.double else jax.lax.stop_gradient(there).mean(1), -1)
+    judged = model.local(batch.next_state, batch.fractions[0], batch.noise[0]) if config.double else there
+    chosen = jnp.argmax(jax.lax.stop_gradient(judged).mean(1), -1)
     spread = lambda column: jnp.broadcast_to(column[:, None], there.shape[:2])
     y = spread(batch.reward) + spread(batch.discount) * _of_action(there, chosen)
     return y if config.has("attached_target") else jax.lax.stop_gradient(y)

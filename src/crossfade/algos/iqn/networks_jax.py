@@ -15,7 +15,6 @@ from .architecture import Architecture
 from .config import IQNConfig
 
 Linear = RowsLinear | IndependentNoisyLinear
-Weights = tuple[Float[Array, "_ _"], Float[Array, " _"]]
 _MANY = 64
 """Fractions of one row, from which on leaving out units is worth its while."""
 
@@ -49,31 +48,19 @@ class Network(eqx.Module):
         fractions: Float[Array, "batch n"],
         noise: Float[Array, " noise_dim"] | None,
     ) -> Float[Array, "batch n actions"]:
-        hidden, *heads = _weights([self.ff_1, self.advantage, self.value], noise)
-        return linear_of_rows(self._hidden(x, fractions, hidden, noise is None), *_dueling(*heads))
-
-    def mean(
-        self,
-        x: Float[Array, "batch inputs"],
-        fractions: Float[Array, "batch n"],
-        noise: Float[Array, " noise_dim"] | None,
-    ) -> Float[Array, "batch actions"]:
-        """The means over the fractions."""
-        hidden, *heads = _weights([self.ff_1, self.advantage, self.value], noise)
-        # Without the barrier XLA would fuse all of the pass into the mean, down to the cosines, and take twice as long.
-        z = jax.lax.optimization_barrier(self._hidden(x, fractions, hidden, noise is None)).mean(1)
-        return (_of_row if len(x) == 1 else linear_of_rows)(z, *_dueling(*heads))
-
-    def _hidden(
-        self, x: Float[Array, "batch inputs"], fractions: Float[Array, "batch n"], hidden: Weights, quiet: bool
-    ) -> Float[Array, "batch n hidden"]:
-        """z, with the weights of ff_1 as they are in this pass; `quiet` if they are without noise."""
-        h = jax.nn.relu((_of_row if len(x) == 1 else linear_of_rows)(x, self.head1.weight, self.head1.bias))
+        numbers = _numbers([self.ff_1, self.advantage, self.value], noise)
+        h = jax.nn.relu(_one_row(self.head1, x) if len(x) == 1 else self.head1(x))
         cosines = _cosines(fractions, self.cos_embedding.weight)
-        if len(x) == 1 and quiet and fractions.shape[1] >= _MANY:
-            return jax.nn.relu(self._of_one_row(h, cosines))
-        c = jax.nn.relu(self.cos_embedding(cosines))
-        return jax.nn.relu(linear_of_rows(jnp.broadcast_to(h[:, None], c.shape) * c, *hidden))
+        if len(x) == 1 and noise is None and fractions.shape[1] >= _MANY:
+            z = jax.nn.relu(self._of_one_row(h, cosines))
+        else:
+            c = jax.nn.relu(self.cos_embedding(cosines))
+            z = jax.nn.relu(self.ff_1(jnp.broadcast_to(h[:, None], c.shape) * c, *numbers[0]))
+        advantage = self.advantage(z, *numbers[1])
+        if self.value is None:
+            return advantage
+        rest = self.value(z, *numbers[2]) - advantage.mean(-1, keepdims=True)
+        return advantage + jnp.broadcast_to(rest, advantage.shape)
 
     def _of_one_row(
         self, h: Float[Array, "1 hidden"], cosines: Float[Array, "1 n cosines"]
@@ -114,12 +101,10 @@ def make_policy(config: IQNConfig, sizes: Architecture, parameters: Mapping[str,
     return filled(Policy((Model(network, network),) * config.n_models), parameters, config.dtype)
 
 
-def _of_row(
-    x: Float[Array, "1 inputs"], weight: Float[Array, "outputs inputs"], bias: Float[Array, " outputs"] | None
-) -> Float[Array, "1 outputs"]:
+def _one_row(layer: RowsLinear, x: Float[Array, "1 inputs"]) -> Float[Array, "1 outputs"]:
     """W x + b of one row. On a CPU a matrix times a vector takes an eighth of the time of a row times a matrix."""
-    y = (weight @ x[0])[None]
-    return y if bias is None else y + bias[None]
+    y = (layer.weight @ x[0])[None]
+    return y if layer.bias is None else y + layer.bias[None]
 
 
 def _cosines(
@@ -130,18 +115,6 @@ def _cosines(
     i = jnp.arange(1, weight.shape[1] + 1, dtype=tau.dtype)
     shape = *fractions.shape, len(i)
     return cos_pi(jnp.broadcast_to(i, shape) * jnp.broadcast_to(tau, shape))
-
-
-def _weights(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[Weights]:
-    """Weight and bias of each layer that there is, with their noise in a pass."""
-    found = []
-    for layer, own in zip(layers, _numbers(layers, noise), strict=True):
-        if isinstance(layer, IndependentNoisyLinear) and own:
-            weight, bias = (x.astype(layer.weight.dtype) for x in own)
-            found.append((layer.weight + layer.sigma_weight * weight, layer.bias + layer.sigma_bias * bias))
-        elif layer is not None:
-            found.append((layer.weight, layer.bias))
-    return found
 
 
 def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | None) -> list[tuple[Array, ...]]:
@@ -156,12 +129,3 @@ def _numbers(layers: list[Linear | None], noise: Float[Array, " noise_dim"] | No
             start = end
         found.append(own)
     return found
-
-
-def _dueling(advantage: Weights, value: Weights | None = None) -> Weights:
-    """value + advantage - mean_a advantage as one layer: all are linear in z, so one product gives them."""
-    if value is None:
-        return advantage
-    spread = lambda one, of: jnp.broadcast_to(one, of.shape)
-    weight, bias = (a + spread(v - a.mean(0, keepdims=True), a) for a, v in zip(advantage, value, strict=True))
-    return weight, bias

@@ -46,15 +46,6 @@ class Network(nn.Module):
             return advantage
         return self.value(z, *noises["value"]) + advantage - advantage.mean(-1, keepdim=True)
 
-    def mean(
-        self,
-        x: Float[Tensor, "batch inputs"],
-        fractions: Float[Tensor, "batch n"],
-        noise: Float[Tensor, " noise_dim"] | None,
-    ) -> Float[Tensor, "batch actions"]:
-        """The means over the fractions."""
-        return self(x, fractions, noise).mean(1)
-
     def _noises(self, noise: Float[Tensor, " noise_dim"] | None) -> dict[str, tuple[Tensor, ...]]:
         """The noise of the weight and of the bias of each noisy layer; nothing where there is none."""
         shapes = self.sizes.noise_shapes

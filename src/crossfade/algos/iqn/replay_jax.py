@@ -84,22 +84,18 @@ def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[Array, " mem
 
 
 def sample(
-    replay: Replay,
-    choice: Float32[Array, "agents rows"],
-    turns: int,
-    config: IQNConfig,
-    first: int | Int32[Array, ""] = 0,
+    replay: Replay, choice: Float32[Array, "agents rows"], turns: int, config: IQNConfig
 ) -> tuple[Transitions, Bool[Array, ""]]:
     """A batch of each agent, its fractions and noise left out, and whether replay held enough for it.
 
     It is drawn without replacement: by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows
-    that can be drawn. The numbers are those of the agents from `first` on.
+    that can be drawn.
     """
     can = drawable(replay, turns, config)
     ready = config.worlds * can.sum(dtype=jnp.int32) >= config.batch_size
     drawn = _smallest(jnp.where(jnp.tile(can, config.worlds)[None], choice, 2), config.batch_size)
     world, row = drawn // config.memory, drawn % config.memory
-    agent = first + jax.lax.broadcasted_iota(jnp.int32, drawn.shape, 0)
+    agent = jax.lax.broadcasted_iota(jnp.int32, drawn.shape, 0)
     turn, ahead = replay.turn[row], steps_ahead(replay, turns, config)[row]
 
     def window(last: Int32[Array, "agents batch"]) -> Float[Array, "agents batch stacked"]:
@@ -107,15 +103,15 @@ def sample(
         frames = replay.observation[world[..., None], agent[..., None], place]
         return frames.reshape(*drawn.shape, -1).astype(config.dtype)
 
-    gammas = jnp.asarray(powers(config))
+    gammas = powers(config)
     longest = 1 if config.has("discount_only") else config.n_step
     place = _around(row, range(longest), config)
     rewards = replay.reward[world[..., None], agent[..., None], place].astype(config.dtype)
     reward = jnp.zeros(drawn.shape, config.dtype)
     for k in range(longest):
-        reward += jnp.where(k < ahead, gammas[agent[:, :1], k] * rewards[..., k], 0)
+        reward += jnp.where(k < ahead, jnp.asarray(gammas[:, k : k + 1]) * rewards[..., k], 0)
     exponent = jnp.full_like(ahead, config.n_step) if config.has("discount_only") else ahead
-    discount = gammas[agent, exponent]
+    discount = jnp.asarray(gammas)[agent, exponent]
     valid = jnp.ones(drawn.shape, config.dtype)
     if not config.has("unmarked_ends"):
         if config.ends == "terminal":

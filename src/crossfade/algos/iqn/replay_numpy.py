@@ -86,19 +86,19 @@ def drawable(replay: Replay, turns: int, config: IQNConfig) -> Bool[np.ndarray, 
 
 
 def sample(
-    replay: Replay, choice: Float32[np.ndarray, "agents ranks"], turns: int, config: IQNConfig, first: int = 0
+    replay: Replay, choice: Float32[np.ndarray, "agents ranks"], turns: int, config: IQNConfig
 ) -> tuple[Transitions, Bool[np.ndarray, ""]]:
     """A batch of each agent, its fractions and noise left out, and whether replay held enough for it.
 
     It is drawn without replacement: by the smallest numbers of `choice`, (worlds, memory) flattened, among the rows
-    that can be drawn. The numbers are those of the agents from `first` on.
+    that can be drawn.
     """
     can = drawable(replay, turns, config)
     ready = np.asarray(config.worlds * can.sum() >= config.batch_size)
     ranks = np.where(np.tile(can, config.worlds), choice, np.float32(2))
     chosen = np.argsort(ranks, axis=-1, kind="stable")[:, : config.batch_size]
     world, row = np.divmod(chosen, config.memory)
-    agent = first + np.arange(len(chosen))[:, None]
+    agent = np.arange(len(chosen))[:, None]
     turn, ahead = replay.turn[row], steps_ahead(replay, turns, config)[row]
     gammas = powers(config)
 
@@ -110,7 +110,7 @@ def sample(
     reward = np.zeros(row.shape, config.dtype)
     for k in range(int(ahead.max())):
         later = replay.reward[world, agent, (row + k) % config.memory].astype(config.dtype)
-        reward = np.where(k < ahead, reward + gammas[agent, k] * later, reward)
+        reward = np.where(k < ahead, reward + gammas[:, k : k + 1] * later, reward)
     discount = gammas[agent, np.full_like(ahead, config.n_step) if config.has("discount_only") else ahead]
     valid = np.ones(row.shape, config.dtype)
     if not config.has("unmarked_ends"):

@@ -181,8 +181,7 @@ class LiveLoss:
             replaced = stack.enter_context(_restoring(self.roof))
             returned: Any = self._loss(*given)
             self.spread = type(returned) is tuple and len(returned) > 2
-            first, *more = returned if self.spread else (None,)
-            loss, info = _loss_and_info((first, tuple(more)) if self.spread else returned)
+            loss, info = _loss_and_info((returned[0], returned[1:]) if self.spread else returned)
             return Returned(loss, info, replaced())
 
     def in_torch(self, module: nn.Module, whole: Any) -> tuple[Tensor, Any]:

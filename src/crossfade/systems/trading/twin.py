@@ -51,7 +51,7 @@ def trading(*words: str) -> Twin:
         """All steps of a rollout of another policy, so that ratios are away from 1 and values from the old ones."""
         steps = ours.tensors(ours.collect(actor, start, i)[0]).steps
         steps = steps._replace(advantage=learner_torch.normalized(steps.advantage, config))
-        return Minibatch(*(None if field is None else np.asarray(field) for field in steps))
+        return Minibatch._make(None if field is None else np.asarray(field) for field in steps)
 
     actions = np.random.default_rng(0).integers(0, config.params.n_actions, (ENV_STEPS, config.n_envs))
     return Twin(

@@ -1,9 +1,8 @@
 """`crossfade bench treasurehunt`: the world alone, greedy acting, whole epochs, gradient steps; what the promises say.
 
 Every contender is a process of its own (bench_worker.py), with all of the machine's cores and, where that may be
-faster, once with a single one; jax_full also with the models shared among the cores (devices=, agent_axis=shard). Those
-of a setting take turns. A promise is about the fastest way of a contender, and is held against the fastest way of the
-other.
+faster, once with a single one; jax_full also with every batch shared among the cores (devices=). Those of a setting
+take turns. A promise is about the fastest way of a contender, and is held against the fastest way of the other.
 
 World alone: an episode of 50 turns with its beginning, random actions drawn ahead, agents one after the other; all
 numbers of every observation go into a sum. A turn is one of all five agents on one map. *Objects as published* show the
@@ -70,8 +69,7 @@ def _epochs(*words: str) -> Contenders:
     found = both(TORCH, request(TORCH)) | both(PURE, request(PURE))
     found |= {name: {**request(name), "cores": CORES} for name in (MINIMAL, POLICY)}
     found |= both(FULL, several())
-    shared = several(f"devices={DEVICES}", "agent_axis=shard")
-    return found | ({FULL + SHARED: {**shared, "cores": CORES}} if DEVICES > 1 else {})
+    return found | ({FULL + SHARED: {**several(f"devices={DEVICES}"), "cores": CORES}} if DEVICES > 1 else {})
 
 
 def _axes(*words: str) -> Contenders:
