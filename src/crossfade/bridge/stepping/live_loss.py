@@ -180,8 +180,9 @@ class LiveLoss:
             stack.enter_context(_arrays_as_tensors())
             replaced = stack.enter_context(_restoring(self.roof))
             returned: Any = self._loss(*given)
-            self.spread = type(returned) is tuple and len(returned) > 2
-            loss, info = _loss_and_info((returned[0], returned[1:]) if self.spread else returned)
+            several: tuple[Any, ...] = returned if type(returned) is tuple else ()
+            self.spread = len(several) > 2
+            loss, info = _loss_and_info((several[0], several[1:]) if self.spread else returned)
             return Returned(loss, info, replaced())
 
     def in_torch(self, module: nn.Module, whole: Any) -> tuple[Tensor, Any]:
