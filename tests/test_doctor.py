@@ -38,14 +38,14 @@ class Scaled(nn.Module):
         super().__init__()
         self.mean = nn.Linear(4, 2)
         self.register_buffer("scale", torch.tensor([1.0, 2.0]))
-        self.register_buffer("bias", torch.tensor([0.0, 0.1]))
+        self.register_buffer("bias", torch.tensor([0.0, 0.25]))
     def forward(self, x):
         return torch.tanh(self.mean(x)) * self.scale + self.bias
 
 class LinenScaled(linen.Module):
     @linen.compact
     def __call__(self, x):
-        return jnp.tanh(linen.Dense(2)(x)) * jnp.array([[1.0, 2.0]]) + jnp.array([[0.0, 0.1]])
+        return jnp.tanh(linen.Dense(2)(x)) * jnp.array([[1.0, 2.0]]) + jnp.array([[0.0, 0.25]])
 
 def raises():
     raise OSError("the weights are on another disk")
