@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-LONG = 0.3
+LONG = 0.25
 """Seconds from which on a case may be left out."""
 LIST = Path(__file__).with_name("like_cases.txt")
 BY_HAND = ("tests/systems/test_contract",)

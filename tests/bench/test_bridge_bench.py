@@ -59,4 +59,4 @@ def test_every_process_on_two_threads_is_judged(capsys):
     machine, left_out = {"cpu": "some CPU", "cpus": 2}, ["3 threads: only 2 CPUs here"]
     show({"machine": machine, "versions": {}, "left_out": left_out, "processes": processes, "promises": rows})
     printed = capsys.readouterr().out
-    assert "2 of 3" in printed and "left out: no compiler" in printed and "left out: 3 threads" in printed
+    assert "2 of 3" in printed and ": no compiler" in printed and "left out: 3 threads" in printed

@@ -158,7 +158,7 @@ LOSSES = {
     ),
     "gamma": (
         lambda net, batch: torch_loss(net, batch) * torch._standard_gamma(batch["x"].abs()).mean(),
-        "cannot be drawn ahead",
+        "draws from Gamma or one of its kin",
     ),
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..ranges import Count, Natural
 from ..registry import System, find
 from .common import Common, print_json
 from .configured import Words, read_config, read_system
@@ -39,9 +40,9 @@ class Train(Common):
     weights: Path | None = None
     """Start from the parameters of this run or checkpoint, with a fresh optimiser, and from what else the system takes
     over, such as the statistics of its observations."""
-    hosts: int | None = None
+    hosts: Count | None = None
     """Hosts that share one run of mode=jax_full: the same command on each, with its --host and one --coordinator."""
-    host: int | None = None
+    host: Natural | None = None
     """The number of this host, from 0; host 0 keeps the run."""
     coordinator: str | None = None
     """ADDRESS:PORT of host 0, at which the hosts meet."""
