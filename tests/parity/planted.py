@@ -366,7 +366,6 @@ PLUMBING = (
     "with ExitStack() as stack",
     "return function(*given)",
     "lambda *given, **named: change(right",
-    "return torque(other, body, target, strength)",
 )
 """Pieces of lines by which bugs are planted: they lead to operations and are none."""
 

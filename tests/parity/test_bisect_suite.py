@@ -44,6 +44,7 @@ NOT_LOCATED = {
     "F20 actions without a gradient",
     "F32 target critic set to its critic",
     "centre of mass in the frame of the world",
+    "torque not clipped",
 }
 """What `bisect` does not find."""
 NOT_EXPLAINED = {
