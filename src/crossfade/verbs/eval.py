@@ -24,6 +24,7 @@ class Eval(Common):
     """Evaluate a run's last checkpoint with all that its system can say of it; or runs of several seeds together.
 
     crossfade eval runs/SYSTEM/RUN
+
     crossfade eval runs/SYSTEM/RUN runs/SYSTEM/RUN
 
     `crossfade eval runs/SYSTEM/RUN --help` shows the options of the run's system.
