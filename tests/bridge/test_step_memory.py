@@ -8,6 +8,7 @@ import torch
 from step_nets import assert_same_optimizer, batches, distance, jax_loss, make, tensors, torch_loss, torch_steps
 from torch import nn
 
+from compilations import compilations
 from crossfade.bridge import Step
 from crossfade.bridge.stepping.layout import Layout
 from crossfade.errors import TransferError, UsageError
@@ -51,6 +52,22 @@ def test_parameters_apart_train_as_in_torch(kind, options, apart, x64):
     torch_steps(net, optimizer, data[13:], clip_norm=0.5)
     assert distance(net, reference) <= 1e-12
     assert_same_optimizer(optimizer, reference_optimizer)
+
+
+@pytest.mark.parametrize("spread", ["together", "apart"])
+def test_a_step_is_compiled_once(spread, request, x64):
+    """Also for moments that are results of the last call, and for those that torch has looked at meanwhile."""
+    if spread == "apart":
+        request.getfixturevalue("apart")
+    net, optimizer, mapping = make()
+    step = Step(net, optimizer, jax_loss, mapping, verify=False)
+    with compilations() as found:
+        for batch in batches(3):
+            step(batch)
+        optimizer.state_dict()
+        step(batch)
+    assert sum("function" in name for name in found) == 1, found
+    step.close()
 
 
 def test_one_core_has_them_together(monkeypatch, x64):

@@ -369,7 +369,7 @@ def iqn_replay(bug: str | None = None) -> Twin:
             np.asarray(jax.random.key_data(key)),
             jax.jit(lambda replay: replay_jax.open_episode(replay, config)),
             jax.jit(lambda replay, episode: replay_jax.store(replay, jax.tree.map(jnp.asarray, episode), config)),
-            jax.jit(lambda replay, choice: drawn(replay, choice, game.turns, config)),
+            jax.jit(lambda replay, choice: drawn(replay, jnp.asarray(choice), game.turns, config)),
             replay_jax.start(config, game),
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from compilations import compilations
 from crossfade import checkpoint
 from crossfade.config import apply
 from crossfade.loading import load_attribute
@@ -47,13 +48,15 @@ def settings(system: str, mode: Mode, dtype: str = "float64") -> RunConfig:
 
 @dataclass(frozen=True)
 class Whole:
-    """A run without a stop: the metrics of its halves, and the state at the start, in the middle and at the end."""
+    """A run without a stop: the metrics of its halves, the state at the start, in the middle and at the end, and what
+    the second half compiled."""
 
     start: Snapshot
     first: dict[str, np.ndarray]
     middle: Snapshot
     second: dict[str, np.ndarray]
     end: Snapshot
+    compiled: list[str]  # by the second half
 
 
 @cache
@@ -63,7 +66,9 @@ def whole(system: str, mode: Mode) -> Whole:
         trainer = make_trainer(find(system), config)
         start = trainer.snapshot()
         first, middle = trainer.run(0, HALF), trainer.snapshot()
-        return Whole(start, first, middle, trainer.run(HALF, HALF), trainer.snapshot())
+        with compilations() as compiled:
+            second = trainer.run(HALF, HALF)
+        return Whole(start, first, middle, second, trainer.snapshot(), compiled)
 
 
 def go_on(system: str, mode: Mode, snapshot: Snapshot) -> tuple[dict[str, np.ndarray], Snapshot]:

@@ -36,6 +36,13 @@ def test_every_mode_is_the_same_system_as_torch(system, mode):
     assert_close(everything(found.end), everything(expected.end))
 
 
+@pytest.mark.parametrize("mode", MODES[2:])
+def test_later_chunks_compile_nothing(system, mode):
+    """But where a new phase begins in the middle, which has programs of its own."""
+    begins = HALF in settings(system, mode).breaks
+    assert bool(whole(system, mode).compiled) == begins
+
+
 def test_every_update_learns(system):
     """What is compared moves: a system that stands still would be equal in all modes."""
     run = whole(system, "torch")

@@ -1,11 +1,9 @@
 """A curriculum is data: a whole one goes through the programs that its first updates compiled."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import jax
 import pytest
 
+from compilations import compilations
 from crossfade.config import apply
 from crossfade.registry import find
 from crossfade.systems.trading import world
@@ -29,20 +27,6 @@ SMALL = (
     "curriculum.stop_atr=0:2,1:1.5",
 )
 MOVING = "drawdown_cents", "stop_64", "commission_cents", "forced"
-
-
-@contextmanager
-def compilations() -> Iterator[list[str]]:
-    """What XLA compiles meanwhile, whoever asks for it."""
-    found: list[str] = []
-
-    def listen(event: str, seconds: float, **told: str) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            found.append(told.get("fun_name", "unnamed"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield found
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.mark.parametrize("devices", few((1, 2), 2))

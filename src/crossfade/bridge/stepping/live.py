@@ -128,14 +128,18 @@ class Live:
         if ahead is None:
             optimizer = read_optimizer(self.optimizer, self.module)
             self.moments.leave()
-            ahead = jax.tree.leaves(self.program.moments_to_jax(optimizer)), self.program.steps(optimizer)
+            ahead = self._bound(self.program.moments_to_jax(optimizer)), self.program.steps(optimizer)
         moments, self.steps = ahead
         spare, self.spare, self.started_from = self.spare, None, moments
         trained = self.trained.read()
         if spare is None:
-            spare = list(map(jnp.zeros_like, (*moments, *trained))) if self.spares else []
+            spare = self._bound(list(map(jnp.zeros_like, (*moments, *trained)))) if self.spares else []
         numbers = self.numbers(groups, self.steps)
         return [*spare, *moments, *trained, *self.fixed.read().values(), numbers, *arrays]
+
+    def _bound(self, arrays: PyTree) -> list[Any]:
+        """Where the results of programs are: from elsewhere, the next call would compile the program once more."""
+        return jax.device_put(jax.tree.leaves(arrays), self.trained.device)
 
     def commit(self, moments: list[Any], flats: list[Any], buffers: Named, updates: int) -> None:
         """Writes the results of `updates` updates: parameters, moments and buffers at once."""

@@ -86,6 +86,7 @@ class TrainedMemory:
             bound = [jax.device_put(each, each.device) for each in self._windows]
             self.at_home = all(map(_is_over, bound, self._parts))
             self._windows = bound if self.at_home else self._windows
+        self.device = self._windows[0].device if self.at_home else None  # to which the program's arrays are bound
         self._addresses = [part.ctypes.data for part in self._parts]
         self._bytes = [part.nbytes for part in self._parts]
         self._find()
