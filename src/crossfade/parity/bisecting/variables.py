@@ -329,7 +329,7 @@ def _word(name: str) -> str:
     return name.rpartition(" ")[2].rpartition(".")[2]
 
 
-def equal(a: np.ndarray, b: np.ndarray) -> bool:
+def equal(a: np.ndarray | np.generic, b: np.ndarray | np.generic) -> bool:
     """The same numbers in the same shape, but for rounding in float64."""
     if a.shape != b.shape:
         return False
