@@ -250,7 +250,7 @@ def _told(
     if (row := _first_row(*apart)) is not None:
         ours, theirs = _holder_of_row(host, ours, name, row), _holder_of_row(other, theirs, name, row)
         rows = [
-            p if p.value.shape == value.shape[1:] else replace(p, value=p.value[row])
+            p if p.value.shape == value.shape[1:] else replace(p, value=np.asarray(p.value[row]))
             for p, value in zip((ours, theirs), apart, strict=True)
         ]
         if theirs is rows[1]:  # what JAX knows in that row
