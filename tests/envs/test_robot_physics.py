@@ -10,6 +10,7 @@ import pytest
 from robot_cases import NAMES, dynamics, in_the_air, nominal, scattered, unlimited, various
 
 from crossfade.envs.robot import Body, Variation, kinematics_jax, kinematics_numpy, load, make_engine
+from crossfade.envs.robot.chunks_jax import CHUNK
 from crossfade.envs.robot.engines import aba_jax, aba_numpy
 from crossfade.envs.robot.engines.aba_numpy import GROUND_STIFFNESS
 from crossfade.envs.robot.mjcf import compiled
@@ -264,24 +265,17 @@ def test_batches_of_any_shape_on_the_host(physics):
 
 def test_chunks_change_nothing(x64):
     """More robots than a chunk holds, and not a multiple of it; one by itself; two axes."""
-    model = load("stilt6")
-    engine, many, torque, variation = (
-        aba_jax.Engine(model),
-        scattered(model, 70),
-        tape(model.nu, 70)[0],
-        various(model, 70),
-    )
+    model, n = load("stilt6"), CHUNK + 6
+    engine, given = aba_jax.Engine(model), (scattered(model, n), tape(model.nu, n)[0], various(model, n))
     step = jax.jit(engine.step)
-    ours = aba_numpy.Engine(model).step(many, torque, variation)
-    whole = step(*jax.tree.map(jnp.asarray, (many, torque, variation)))
+    ours = aba_numpy.Engine(model).step(*given)
+    whole = step(*jax.tree.map(jnp.asarray, given))
     assert apart(ours, whole) <= 1e-12
-    one = step(*jax.tree.map(lambda part: jnp.asarray(part[69]), (many, torque, variation)))
-    assert apart([part[69] for part in ours], one) <= 1e-12
-    folded = step(
-        *jax.tree.map(lambda part: jnp.asarray(part.reshape(2, 35, *part.shape[1:])), (many, torque, variation))
-    )
-    assert folded.qpos.shape == (2, 35, model.nq)
-    assert apart([part.reshape(2, 35, -1) for part in ours], folded) <= 1e-12
+    one = step(*jax.tree.map(lambda part: jnp.asarray(part[n - 1]), given))
+    assert apart([part[n - 1] for part in ours], one) <= 1e-12
+    folded = step(*jax.tree.map(lambda part: jnp.asarray(part.reshape(2, -1, *part.shape[1:])), given))
+    assert folded.qpos.shape == (2, n // 2, model.nq)
+    assert apart([part.reshape(2, n // 2, -1) for part in ours], folded) <= 1e-12
 
 
 @pytest.mark.parametrize("physics", ["mujoco", "aba"])

@@ -9,6 +9,7 @@ from crossfade.config import apply
 from crossfade.random import random_numpy as random
 from crossfade.systems.robot import RECORD, bench, bench_worker
 from crossfade.systems.robot.bench import (
+    APART,
     BRAX,
     BRAX_WORDS,
     JAX,
@@ -80,10 +81,11 @@ def test_native_noise_has_the_form_of_the_shared_one(words):
 
 def test_settings_of_contenders_are_those_that_are_compared():
     """Every contender trains the same robot with as many samples, passes and minibatches; settings of Brax are such."""
-    for name, request in SETTINGS[TRAINING].items():
+    for setting, name, request in [(s, n, r) for s in (TRAINING, APART) for n, r in SETTINGS[s].items()]:
         config = apply(RobotConfig(), request["words"])
         sizes = config.n_envs, config.n_steps, config.minibatches, config.epochs, config.hidden, config.layers
-        assert sizes == (64, 20, 8, 4, 64, 2) and config.env.model == "sprig11"
+        assert sizes == (64, 20, 8, 4, 128 if setting == APART else 64, 2) and config.env.model == "sprig11"
+        assert config.apart == (setting == APART or "Brax" in name)
         assert ("mujoco" in name) == (config.env.physics == "mujoco")
         assert ("Brax" in name) == (config.squashed and config.truncation == "mask" and config.clip == 0.3)
         assert (request["kind"] == "brax") == (config.trainer == "brax")
@@ -92,8 +94,8 @@ def test_settings_of_contenders_are_those_that_are_compared():
 def test_promises_are_about_contenders_that_are_there():
     for promise in PROMISES:
         assert {promise.contender, promise.baseline or promise.contender} <= set(SETTINGS[promise.setting])
-    assert {WORLD, TRAINING} == set(SETTINGS)
-    quick = {name: bench._quick(contenders) for name, contenders in SETTINGS.items()}
+    assert {WORLD, TRAINING, APART} == set(SETTINGS)
+    quick = {name: bench._quick(SETTINGS[name]) for name in (WORLD, TRAINING)}
     assert {JAX, LOOP, NUMPY} <= set(quick[WORLD]) and {LEVEL_3, PURE} <= set(quick[TRAINING])
 
 
@@ -106,7 +108,8 @@ def test_promises_are_kept_by_ratios_within_rounds():
     }
     settings = {
         WORLD: {LOOP: rounds(16.0), NUMPY: rounds(4.0), JAX: rounds(1.0, 14.0)},
-        TRAINING: {PURE: rounds(2.0), BRAX: rounds(2.5), LEVEL_3: rounds(1.0), LEVEL_3 + ALONE: rounds(2.0, 16.0)},
+        TRAINING: {PURE: rounds(2.0), LEVEL_3: rounds(1.0), LEVEL_3 + ALONE: rounds(2.0, 16.0)},
+        APART: {BRAX: rounds(2.5), LEVEL_3: rounds(1.0)},
     }
     assert [row["kept"] for row in bench.promises(settings)] == [True, False, True, True, False, False]
 
@@ -114,6 +117,6 @@ def test_promises_are_kept_by_ratios_within_rounds():
 def test_arithmetic_of_a_step():
     """44 inputs, trunk 64-64, actor 11, critic 1: forward 2 (44 64 + 64 64 + 64 12), and four times thrice that."""
     forward = 2 * (44 * 64 + 64 * 64 + 64 * 12)
-    found = bench.flops_per_step(bench.SIZES)
+    found = bench.flops_per_step((*bench.SIZES, bench.NARROW))
     assert 1 + 4 * 2.5 < found / forward < 1 + 4 * 3
     assert bench.flops({"kind": "jax"}) is None

@@ -34,9 +34,6 @@ class Group:
     """K, with K v = axis x v: a joint turns by 1 + sin(q) K + (1 - cos(q)) K^2."""
     turn2: Float[np.ndarray, "depth 3 3 chains 1"]
     """K^2."""
-    mass: Float[np.ndarray, "depth chains 1"]
-    com: Float[np.ndarray, "depth 3 chains 1"]
-    inertia: Float[np.ndarray, "depth 3 3 chains 1"]
     damping: Float[np.ndarray, "depth chains 1"]
     armature: Float[np.ndarray, "depth chains 1"]
     lower: Float[np.ndarray, "depth chains 1"]
@@ -51,6 +48,15 @@ class Group:
     def joints(self) -> np.ndarray:
         """Of each link the place of its joint among all joints, (depth, chains)."""
         return np.array(self.links) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Masses:
+    """Constants of all links: of the base, then group by group those of all chains, from the base outwards."""
+
+    mass: Float[np.ndarray, "links 1"]
+    com: Float[np.ndarray, "3 links 1"]
+    inertia: Float[np.ndarray, "3 3 links 1"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +83,14 @@ def groups(model: RobotModel, dtype: str = "float64") -> tuple[Group, ...]:
         generation[chain[-1]] = age
         sorted_out.setdefault((age, len(chain)), []).append(chain)
     return tuple(_group(model, sorted_out[key]) for key in sorted(sorted_out))
+
+
+@cache
+def masses(model: RobotModel, dtype: str = "float64") -> Masses:
+    """The masses of a robot; constants in this dtype."""
+    links = [model.links[0], *(model.links[number] for group in groups(model) for row in group.links for number in row)]
+    table = lambda field: np.moveaxis(np.array([getattr(link, field) for link in links], dtype), 0, -1)[..., None]
+    return Masses(table("mass"), table("com"), table("inertia"))
 
 
 @cache
@@ -122,9 +136,7 @@ def _group(model: RobotModel, chains: list[list[int]]) -> Group:
 
     axis, rotation = table("axis", "rotation")
     turn = np.stack([np.cross(axis, unit, axisa=1, axisc=1) for unit in np.eye(3)], 2)
-    position, mass, com, inertia, damping, armature, lower, upper = table(
-        "position", "mass", "com", "inertia", "damping", "armature", "lower", "upper"
-    )
+    position, damping, armature, lower, upper = table("position", "damping", "armature", "lower", "upper")
     return Group(
         links=depths,
         parents=tuple(model.links[chain[0]].parent for chain in chains),
@@ -134,9 +146,6 @@ def _group(model: RobotModel, chains: list[list[int]]) -> Group:
         axis=axis,
         turn=turn,
         turn2=np.einsum("dijcb,djkcb->dikcb", turn, turn),
-        mass=mass,
-        com=com,
-        inertia=inertia,
         damping=damping,
         armature=armature,
         lower=lower,

@@ -1,12 +1,22 @@
-"""Large batches in chunks, one after the other: what a chunk computes with stays in the caches of a CPU."""
+"""What makes compiled physics fast on a CPU.
+
+Large batches go in chunks, one after the other: what a chunk computes with stays in the caches. What several later
+quantities need is kept: XLA joins operations into loops, and computes in each what it needs, in recursions over and
+over. Sums over the few numbers of an axis are written out (spatial_jax.py): XLA gives its own, once they are large
+enough, to a library that takes ten times as long for them.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+from jaxtyping import PyTree
 
-CHUNK = 32
+Tree = TypeVar("Tree")
+
+CHUNK = 128
 """Robots at a time."""
 
 
@@ -24,3 +34,14 @@ def in_chunks(function: Callable[..., Any], *arguments: Any, size: int = CHUNK) 
     split = lambda part: jnp.concatenate([part, part[:spare]]).reshape(chunks, size, *part.shape[1:])
     whole = lambda part: part.reshape(chunks * size, *part.shape[2:])[:robots]
     return jax.tree.map(whole, jax.lax.map(lambda chunk: function(*chunk), jax.tree.map(split, arguments)))
+
+
+def kept(tree: Tree) -> Tree:
+    """The arrays, each computed once: what comes from a function that is not inlined, XLA does not compute again."""
+    with set_xla_metadata(inlineable="false"):
+        return _same(tree)
+
+
+@jax.jit
+def _same(tree: PyTree) -> PyTree:
+    return jax.lax.optimization_barrier(tree)

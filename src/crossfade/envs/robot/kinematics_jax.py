@@ -1,11 +1,11 @@
 """Where the parts of a robot are, in JAX. Twin: kinematics_numpy.py."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .chains import Group, groups
+from .chunks_jax import kept
 from .model import Base, Frames, RobotModel
 from .spatial_jax import apply, matmul, rotation_of
 
@@ -29,13 +29,12 @@ def frames(model: RobotModel, qpos: Float[Array, "*batch nq"]) -> Frames:
     """Centre of mass, feet and links of robots."""
     where = base(model, qpos, jnp.zeros((*qpos.shape[:-1], model.nv), qpos.dtype))
     joints = _lanes(qpos)[model.nq - len(model.links) + 1 :]
-    pose = rotation_of(_lanes(where.quaternion)), jnp.zeros((3, joints.shape[1]), qpos.dtype)
+    pose = kept(rotation_of(_lanes(where.quaternion))), jnp.zeros((3, joints.shape[1]), qpos.dtype)
     poses: dict[int, Pose] = {0: pose}
     for group in groups(model, str(qpos.dtype)):
         start = _side_by_side([poses[parent] for parent in group.parents])
-        rotation, origin = _along(group, joints[group.joints], start)
-        for depth, links in enumerate(group.links):
-            poses |= {link: (rotation[depth, :, :, lane], origin[depth, :, lane]) for lane, link in enumerate(links)}
+        for links, here in zip(group.links, _along(group, joints[group.joints], start), strict=True):
+            poses |= {link: (here[0][:, :, lane], here[1][:, lane]) for lane, link in enumerate(links)}
     point = lambda link, at: poses[link][1] + apply(poses[link][0], np.asarray(at, qpos.dtype)[:, None])
     com = sum(link.mass / model.mass * point(number, link.com) for number, link in enumerate(model.links))
     feet = jnp.stack([point(foot.link, foot.position) for foot in model.feet])
@@ -55,17 +54,15 @@ def _side_by_side(poses: list[Pose]) -> Pose:
     return jnp.stack(rotations, -2), jnp.stack(origins, -2)
 
 
-def _along(group: Group, angle: Float[Array, "depth chains lanes"], pose: Pose) -> tuple[Array, Array]:
-    """Poses of the links of chains, (depth, ...), from the pose that each hangs from."""
-
-    def further(pose: Pose, link: tuple[Array, ...]) -> tuple[Pose, Pose]:
-        rotation, origin = pose
-        sine, rest, position, fixed, turn, turn2 = link
-        origin = origin + apply(rotation, position)
-        rotation = rotation if group.straight else matmul(rotation, fixed)
-        rotation = rotation + matmul(rotation, turn * sine[None, None] + turn2 * rest[None, None])
-        return (rotation, origin), (rotation, origin)
-
-    fixed = group.position, group.rotation, group.turn, group.turn2
-    links: tuple[Array, ...] = jax.tree.map(jnp.asarray, (jnp.sin(angle), 1 - jnp.cos(angle), *fixed))
-    return jax.lax.scan(further, pose, links)[1]
+def _along(group: Group, angle: Float[Array, "depth chains lanes"], pose: Pose) -> list[Pose]:
+    """Poses of the links of chains, from the pose that each hangs from."""
+    found = []
+    rotation, origin = pose
+    sine, rest = kept((jnp.sin(angle), 1 - jnp.cos(angle)))
+    for i in range(len(angle)):
+        origin = kept(origin + apply(rotation, group.position[i]))
+        rotation = rotation if group.straight else matmul(rotation, group.rotation[i])
+        turn = kept(group.turn[i] * sine[i][None, None] + group.turn2[i] * rest[i][None, None])
+        rotation = kept(rotation + matmul(rotation, turn))
+        found.append((rotation, origin))
+    return found

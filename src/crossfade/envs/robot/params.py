@@ -185,7 +185,7 @@ class RobotParams:
     """Largest velocity of any degree of freedom; more ends the episode."""
     limit: Count = 500
     """Control steps of an episode at most."""
-    chunk: Natural = 32
+    chunk: Natural = 128
     """Robots that the compiled physics takes at a time, for the caches of a core; 0 takes all at once."""
 
     numpy: ClassVar[str] = "crossfade.envs.robot.robot_numpy:Robot"

@@ -3,13 +3,29 @@
 A spatial vector has six numbers: angular, then linear, in the axes of the world, about one origin.
 """
 
+from functools import reduce
+from operator import add
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .chunks_jax import kept
+
 Constant = Array | np.ndarray
 TINY = 1e-12
 """What is added to squares under a root, so that it can be divided by."""
+
+
+def total(parts: Float[Array, "n ..."], axis: int = 0) -> Float[Array, "..."]:
+    """The sum over an axis of few numbers."""
+    return reduce(add, (jax.lax.index_in_dim(parts, i, axis, keepdims=False) for i in range(parts.shape[axis])))
+
+
+def dot(a: Float[Array, "n ..."], b: Float[Array, "n ..."]) -> Float[Array, "..."]:
+    """a b."""
+    return total(a * b)
 
 
 def cross(a: Float[Array, "3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
@@ -26,12 +42,12 @@ def skew(a: Float[Array, "3 ..."]) -> Float[Array, "3 3 ..."]:
 
 def apply(matrix: Float[Array, "n m ..."], vector: Float[Constant, "m ..."]) -> Float[Array, "n ..."]:
     """matrix vector."""
-    return (matrix * vector[None]).sum(1)
+    return reduce(add, (matrix[:, i] * vector[i][None] for i in range(matrix.shape[1])))
 
 
 def matmul(a: Float[Array, "n m ..."], b: Float[Constant, "m k ..."]) -> Float[Array, "n k ..."]:
     """a b."""
-    return (a[:, :, None] * b[None]).sum(1)
+    return reduce(add, (a[:, i][:, None] * b[i][None] for i in range(a.shape[1])))
 
 
 def transpose(matrix: Float[Array, "n m ..."]) -> Float[Array, "m n ..."]:
@@ -65,12 +81,12 @@ def spatial_inertia(
     mass: Float[Array, "..."],
     inertia: Float[Array, "3 3 ..."],
 ) -> Float[Array, "6 6 ..."]:
-    """((R I R^T - m [c] [c], m [c]), (-m [c], m 1)), of a mass centre c and an inertia about it in the axes of R."""
-    arm = skew(centre)
-    moment = mass[None, None] * arm
-    turned = matmul(matmul(rotation, inertia), transpose(rotation)) - matmul(moment, arm)
-    whole = jnp.eye(3, dtype=turned.dtype).reshape(3, 3, *[1] * mass.ndim) * mass[None, None]
-    return blocks(turned, moment, -moment, whole)
+    """((R I R^T + m (c c 1 - c c^T), m [c]), (-m [c], m 1)), of a mass centre c and an inertia about it in axes R."""
+    moment = kept(mass[None, None] * skew(centre))
+    one = jnp.eye(3, dtype=centre.dtype).reshape(3, 3, *[1] * mass.ndim)
+    apart = one * dot(centre, centre)[None, None] - centre[:, None] * centre[None]
+    turned = matmul(kept(matmul(rotation, inertia)), transpose(rotation)) + mass[None, None] * apart
+    return kept(blocks(kept(turned), moment, -moment, one * mass[None, None]))
 
 
 def rotation_of(quaternion: Float[Array, "4 ..."]) -> Float[Array, "3 3 ..."]:
@@ -86,7 +102,7 @@ def rotation_of(quaternion: Float[Array, "4 ..."]) -> Float[Array, "3 3 ..."]:
 
 def turned(quaternion: Float[Array, "4 ..."], angular: Float[Array, "3 ..."], time: float) -> Float[Array, "4 ..."]:
     """A unit quaternion after turning with a velocity in its own axes: q (cos(t |w| / 2), w / |w| sin(t |w| / 2))."""
-    half = jnp.sqrt((angular * angular).sum(0) + TINY) * (time / 2)
+    half = jnp.sqrt(dot(angular, angular) + TINY) * (time / 2)
     s, (x, y, z) = jnp.cos(half), angular * (jnp.sin(half) / half * (time / 2))[None]
     a, b, c, d = quaternion
     product = jnp.stack(
@@ -97,20 +113,15 @@ def turned(quaternion: Float[Array, "4 ..."], angular: Float[Array, "3 ..."], ti
             a * z + b * y - c * x + d * s,
         ]
     )
-    return product / jnp.sqrt((product * product).sum(0, keepdims=True))
+    return product / jnp.sqrt(dot(product, product))[None]
 
 
 def solve(matrix: Float[Array, "n n ..."], right: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """x of matrix x = right for a positive definite matrix, by L D L^T, written out for few rows."""
+    """x of matrix x = right for a positive definite matrix, by Gauss and Jordan: its columns become those of 1."""
     n = matrix.shape[0]
-    a, x = [[matrix[i, j] for j in range(i + 1)] for i in range(n)], [right[i] for i in range(n)]
+    rows = jnp.concatenate([matrix, right[:, None]], 1)
     for k in range(n):
-        inverse = 1 / a[k][k]
-        for i in range(k + 1, n):
-            factor = a[i][k] * inverse
-            for j in range(k + 1, i + 1):
-                a[i][j] = a[i][j] - factor * a[j][k]
-            x[i] = x[i] - factor * x[k]
-    for k in reversed(range(n)):
-        x[k] = (x[k] - sum(a[i][k] * x[i] for i in range(k + 1, n))) / a[k][k]
-    return jnp.stack(x)
+        pivot = rows[k] / rows[k, k][None]
+        own = (np.arange(n) == k).reshape(-1, *[1] * (rows.ndim - 1))
+        rows = kept(jnp.where(own, pivot[None], rows - rows[:, k][:, None] * pivot[None]))
+    return rows[:, n]

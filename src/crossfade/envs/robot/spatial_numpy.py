@@ -17,6 +17,16 @@ TINY = 1e-12
 """What is added to squares under a root, so that it can be divided by."""
 
 
+def total(parts: Float[Array, "n ..."], axis: int = 0) -> Float[Array, "..."]:
+    """The sum over an axis of few numbers."""
+    return parts.sum(axis)
+
+
+def dot(a: Float[Array, "n ..."], b: Float[Array, "n ..."]) -> Float[Array, "..."]:
+    """a b."""
+    return (a * b).sum(0)
+
+
 def cross(a: Float[Array, "3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
     """a x b."""
     return np.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
@@ -70,12 +80,12 @@ def spatial_inertia(
     mass: Float[Array, "..."],
     inertia: Float[Array, "3 3 ..."],
 ) -> Float[Array, "6 6 ..."]:
-    """((R I R^T - m [c] [c], m [c]), (-m [c], m 1)), of a mass centre c and an inertia about it in the axes of R."""
-    arm = skew(centre)
-    moment = mass * arm
-    turned = matmul(matmul(rotation, inertia), transpose(rotation)) - matmul(moment, arm)
-    whole = np.eye(3, dtype=turned.dtype).reshape(3, 3, *[1] * mass.ndim) * mass
-    return blocks(turned, moment, -moment, whole)
+    """((R I R^T + m (c c 1 - c c^T), m [c]), (-m [c], m 1)), of a mass centre c and an inertia about it in axes R."""
+    moment = mass * skew(centre)
+    one = np.eye(3, dtype=centre.dtype).reshape(3, 3, *[1] * mass.ndim)
+    apart = one * dot(centre, centre) - centre[:, None] * centre
+    turned = matmul(matmul(rotation, inertia), transpose(rotation)) + mass * apart
+    return blocks(turned, moment, -moment, one * mass)
 
 
 def rotation_of(quaternion: Float[Array, "4 ..."]) -> Float[Array, "3 3 ..."]:
@@ -91,7 +101,7 @@ def rotation_of(quaternion: Float[Array, "4 ..."]) -> Float[Array, "3 3 ..."]:
 
 def turned(quaternion: Float[Array, "4 ..."], angular: Float[Array, "3 ..."], time: float) -> Float[Array, "4 ..."]:
     """A unit quaternion after turning with a velocity in its own axes: q (cos(t |w| / 2), w / |w| sin(t |w| / 2))."""
-    half = np.sqrt((angular * angular).sum(0) + TINY) * (time / 2)
+    half = np.sqrt(dot(angular, angular) + TINY) * (time / 2)
     s, (x, y, z) = np.cos(half), angular * (np.sin(half) / half * (time / 2))[None]
     a, b, c, d = quaternion
     product = np.stack(
@@ -102,20 +112,15 @@ def turned(quaternion: Float[Array, "4 ..."], angular: Float[Array, "3 ..."], ti
             a * z + b * y - c * x + d * s,
         ]
     )
-    return product / np.sqrt((product * product).sum(0, keepdims=True))
+    return product / np.sqrt(dot(product, product))
 
 
 def solve(matrix: Float[Array, "n n ..."], right: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """x of matrix x = right for a positive definite matrix, by L D L^T, written out for few rows."""
+    """x of matrix x = right for a positive definite matrix, by Gauss and Jordan: its columns become those of 1."""
     n = matrix.shape[0]
-    a, x = [[matrix[i, j] for j in range(i + 1)] for i in range(n)], [right[i] for i in range(n)]
+    rows = np.concatenate([matrix, right[:, None]], 1)
     for k in range(n):
-        inverse = 1 / a[k][k]
-        for i in range(k + 1, n):
-            factor = a[i][k] * inverse
-            for j in range(k + 1, i + 1):
-                a[i][j] = a[i][j] - factor * a[j][k]
-            x[i] = x[i] - factor * x[k]
-    for k in reversed(range(n)):
-        x[k] = (x[k] - sum(a[i][k] * x[i] for i in range(k + 1, n))) / a[k][k]
-    return np.stack(x)
+        pivot = rows[k] / rows[k, k]
+        rows = rows - rows[:, k][:, None] * pivot
+        rows[k] = pivot
+    return rows[:, n]

@@ -17,7 +17,7 @@ from ...nn.distribution import Distribution
 
 STEPS = 40  # of every robot in a pass
 HIDDEN = 64
-GROUP = 64  # robots that walk all steps of a pass before the next do: what they are made of stays in a core's cache
+GROUP = 128  # robots that walk all steps of a pass before the next do: what they are made of stays in a core's cache
 Physics = Literal["aba", "mujoco"]
 
 

@@ -27,14 +27,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ....errors import UsageError
-from ..chains import Group, Soles, groups, soles
-from ..chunks_jax import in_chunks
+from ..chains import Group, Masses, Soles, groups, masses, soles
+from ..chunks_jax import in_chunks, kept
 from ..kinematics_jax import base
 from ..model import BASE_QPOS, BASE_QVEL, Body, RobotModel, Variation
 from ..spatial_jax import (
     apply,
     blocks,
     cross,
+    dot,
     force_cross,
     matmul,
     motion_cross,
@@ -42,6 +43,7 @@ from ..spatial_jax import (
     skew,
     solve,
     spatial_inertia,
+    total,
     transpose,
     turned,
 )
@@ -95,42 +97,40 @@ def _step(
 ) -> tuple[Float[Array, "robots nq"], Float[Array, "robots nv"]]:
     at = base(model, qpos, qvel)
     qpos, qvel, torque, time, dtype = qpos.T, qvel.T, torque.T, model.timestep, str(qpos.dtype)
-    rotation = rotation_of(at.quaternion.T)
-    velocity = jnp.concatenate([apply(rotation, at.angular.T), at.velocity.T])
-    trunk = model.links[0]
-    heavy = spatial_inertia(
-        rotation,
-        apply(rotation, np.asarray(trunk.com, dtype)[:, None]),
-        trunk.mass * variation.mass,
-        np.asarray(trunk.inertia, dtype)[:, :, None] * variation.mass[None, None],
-    )
+    rotation = kept(rotation_of(at.quaternion.T))
+    velocity = kept(jnp.concatenate([apply(rotation, at.angular.T), at.velocity.T]))
     ends: dict[int, Motion] = {0: (rotation, jnp.zeros_like(velocity[:3]), velocity)}
     angle, rate = qpos[BASE_QPOS[model.base] :], qvel[BASE_QVEL[model.base] :]
     chains = groups(model, dtype)
-    outward = []
+    moved, outward = [], []
     for group in chains:
         start = _side_by_side([ends[parent] for parent in group.parents])
-        end, found = _outward(group, angle[group.joints], rate[group.joints], variation.mass, start)
+        motions, found = _outward(group, angle[group.joints], rate[group.joints], start)
+        moved.append(motions)
         outward.append(found)
-        ends |= {link: _lane(end, lane) for lane, link in enumerate(group.ends)}
+        ends |= {link: tuple(part[..., -1, lane, :] for part in motions) for lane, link in enumerate(group.ends)}
+    (heavy, heavy_force), *own = _inertias(masses(model, dtype), ends[0], moved, variation.mass)
 
     feet = soles(model, dtype)
     ground = _ground(model, feet, _side_by_side([ends[link] for link in feet.links]), at.position[:, 2], variation)
     load: dict[int, Inertia] = {link: _lane(ground, lane) for lane, link in enumerate(feet.links)}
     driving = _driving(model, torque)
     inward = []
-    for group, found in zip(reversed(chains), reversed(outward), strict=True):
+    for group, found, weight in zip(reversed(chains), reversed(outward), reversed(own), strict=True):
         zero = jnp.zeros_like(heavy), jnp.zeros_like(velocity)
         start = _side_by_side([load.get(link, zero) for link in group.ends])
         joint = _resistance(model, group, angle, rate, driving, variation.damping)
-        end, solved = _inward(found, joint, start)
+        end, solved = _inward((*found, *weight), joint, start)
         inward.append(solved)
         for lane, parent in enumerate(group.parents):
             load[parent] = _add(load.get(parent), _lane(end, lane))
 
-    inertia, bias = _add(load.get(0), (heavy, force_cross(velocity, apply(heavy, velocity))))
-    free = np.arange(6) if model.base == "free" else np.array([1, 3, 5])
-    acceleration = jnp.zeros_like(bias).at[free].set(solve(inertia[free][:, free], -bias[free]))
+    inertia, bias = _add(load.get(0), (heavy, heavy_force))
+    if model.base == "free":
+        acceleration = solve(inertia, -bias)
+    else:
+        free = np.array([1, 3, 5])
+        acceleration = jnp.zeros_like(bias).at[free].set(solve(inertia[free][:, free], -bias[free]))
     accelerations, joints = {0: acceleration}, jnp.zeros_like(rate)
     for group, found, solved in zip(chains, outward, reversed(inward), strict=True):
         start = jnp.stack([accelerations[parent] for parent in group.parents], -2)
@@ -161,7 +161,7 @@ def _moved(
 
 def _side_by_side(lanes: list[tuple[Array, ...]]) -> tuple[Array, ...]:
     """Quantities of several links with an axis for the links before the last."""
-    return tuple(jnp.stack(parts, -2) for parts in zip(*lanes, strict=True))
+    return kept(tuple(jnp.stack(parts, -2) for parts in zip(*lanes, strict=True)))
 
 
 def _lane(parts: tuple[Array, ...], lane: int) -> tuple[Array, ...]:
@@ -169,39 +169,51 @@ def _lane(parts: tuple[Array, ...], lane: int) -> tuple[Array, ...]:
 
 
 def _add(one: Inertia | None, other: Inertia) -> Inertia:
-    return other if one is None else (one[0] + other[0], one[1] + other[1])
+    return other if one is None else kept((one[0] + other[0], one[1] + other[1]))
 
 
 def _outward(
     group: Group,
     angle: Float[Array, "depth chains lanes"],
     rate: Float[Array, "depth chains lanes"],
-    scale: Float[Array, " lanes"],
-    motion: tuple[Array, ...],
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Motion at the ends of chains; and of each link the axis S, the acceleration c, the inertia I and the force f.
+    motion: Motion,
+) -> tuple[Motion, tuple[Array, ...]]:
+    """Motion of the links of chains; of each the axis S and the acceleration c = V x S qvel that is always there."""
+    rotation, origin, velocity = motion
+    beside = lambda field: np.moveaxis(field, 0, -3)  # the axis of links behind those of vectors and matrices
+    sine, rest = kept((jnp.sin(angle), 1 - jnp.cos(angle)))
+    turn = kept(beside(group.turn) * sine[None, None] + beside(group.turn2) * rest[None, None])
+    rotations, origins = [], []
+    for i in range(len(angle)):
+        origin = origin + apply(rotation, group.position[i])
+        rotation = rotation if group.straight else kept(matmul(rotation, group.rotation[i]))
+        rotation, origin = kept((rotation + matmul(rotation, turn[:, :, i]), origin))
+        rotations.append(rotation)
+        origins.append(origin)
+    turned, place = kept((jnp.stack(rotations, -3), jnp.stack(origins, -3)))
+    axis = kept(apply(turned, beside(group.axis)))
+    along = kept(jnp.concatenate([axis, cross(place, axis)]))
+    own = kept(along * rate[None])
+    speed = kept(jnp.stack([velocity := velocity + own[:, i] for i in range(len(angle))], -3))
+    return (turned, place, speed), kept((along, motion_cross(speed, own)))
 
-    c = V x S qvel and f = V x* I V are what there is without any acceleration.
-    """
 
-    def further(motion: tuple[Array, ...], link: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        rotation, origin, velocity = motion
-        sine, rest, speed, position, fixed, axis, turn, turn2, mass, com, inertia = link
-        origin = origin + apply(rotation, position)
-        rotation = rotation if group.straight else matmul(rotation, fixed)
-        axis = apply(rotation, axis)
-        rotation = rotation + matmul(rotation, turn * sine[None, None] + turn2 * rest[None, None])
-        along = jnp.concatenate([axis, cross(origin, axis)])
-        own = along * speed[None]
-        velocity = velocity + own
-        centre = origin + apply(rotation, com)
-        inertia = spatial_inertia(rotation, centre, mass * scale[None], inertia * scale[None, None, None])
-        found = along, motion_cross(velocity, own), inertia, force_cross(velocity, apply(inertia, velocity))
-        return (rotation, origin, velocity), found
-
-    fixed = group.position, group.rotation, group.axis, group.turn, group.turn2, group.mass, group.com, group.inertia
-    links: tuple[Array, ...] = jax.tree.map(jnp.asarray, (jnp.sin(angle), 1 - jnp.cos(angle), rate, *fixed))
-    return jax.lax.scan(further, motion, links)
+def _inertias(constants: Masses, base: Motion, chains: list[Motion], scale: Float[Array, " lanes"]) -> list[Inertia]:
+    """Of the base and of the links of each group the inertia I, and the force f = V x* I V that is always there."""
+    flat = lambda part: part.reshape(*part.shape[:-3], -1, part.shape[-1])
+    beside = [[part[..., None, :] for part in base], *([flat(part) for part in motion] for motion in chains)]
+    rotation, origin, velocity = kept(tuple(jnp.concatenate(parts, -2) for parts in zip(*beside, strict=True)))
+    centre = kept(origin + apply(rotation, constants.com))
+    inertia = spatial_inertia(
+        rotation, centre, constants.mass * scale[None], constants.inertia * scale[None, None, None]
+    )
+    force = kept(force_cross(velocity, kept(apply(inertia, velocity))))
+    found, first = [(inertia[:, :, 0], force[:, 0])], 1
+    for _, places, _ in chains:
+        shape, last = places.shape[1:], first + places.shape[1] * places.shape[2]
+        found.append((inertia[:, :, first:last].reshape(6, 6, *shape), force[:, first:last].reshape(6, *shape)))
+        first = last
+    return found
 
 
 def _ground(
@@ -210,22 +222,23 @@ def _ground(
     """What the ground adds to the inertia and the force of each link with feet."""
     rotation, origin, velocity = motion
     stiffness, damping = _of_weight(model, GROUND_STIFFNESS, GROUND_DAMPING)
-    lever = (origin[:, None] + matmul(rotation, feet.position)).at[2].add(-feet.radius)
-    speed = velocity[3:, None] + cross(jnp.broadcast_to(velocity[:3, None], lever.shape), lever)
+    lower = np.stack([np.zeros_like(feet.radius)] * 2 + [feet.radius])
+    lever = kept(origin[:, None] + matmul(rotation, feet.position) - lower)
+    speed = kept(velocity[3:, None] + cross(jnp.broadcast_to(velocity[:3, None], lever.shape), lever))
     depth = (variation.terrain - height)[None, None] - lever[2]
     push = stiffness * depth - damping * speed[2]
     touching = (depth > 0) & (push > 0) & (feet.weight > 0)
-    push = jnp.where(touching, push, 0)
-    hold = variation.friction[None, None] * push / jnp.sqrt(speed[0] ** 2 + speed[1] ** 2 + SLIP**2)
-    force = jnp.stack([-hold * speed[0], -hold * speed[1], push])
-    give = model.timestep * jnp.stack([hold, hold, jnp.where(touching, damping, 0).astype(push.dtype)])
-    arm = skew(lever)
-    moment = arm * give[None]
-    angular = -matmul(moment, arm)
-    linear = jnp.zeros_like(angular).at[(0, 1, 2), (0, 1, 2)].set(give)
-    inertia = blocks(*(part.sum(2) for part in (angular, moment, transpose(moment), linear)))
-    bias = -jnp.concatenate([cross(lever, force), force]).sum(1) - model.gravity * inertia[:, 5]
-    return inertia, bias
+    push, touching = kept((jnp.where(touching, push, 0), touching))
+    hold = kept(variation.friction[None, None] * push / jnp.sqrt(speed[0] ** 2 + speed[1] ** 2 + SLIP**2))
+    force = kept(jnp.stack([-hold * speed[0], -hold * speed[1], push]))
+    give = kept(model.timestep * jnp.stack([hold, hold, jnp.where(touching, damping, 0).astype(push.dtype)]))
+    arm = kept(skew(lever))
+    moment = kept(arm * give[None])
+    angular, moment = kept((total(-matmul(moment, arm), 2), total(moment, 2)))
+    linear = jnp.eye(3, dtype=give.dtype)[:, :, None, None] * total(give, 1)[None]
+    inertia = kept(blocks(angular, moment, transpose(moment), linear))
+    bias = -total(jnp.concatenate([kept(cross(lever, force)), force]), 1) - model.gravity * inertia[:, 5]
+    return inertia, kept(bias)
 
 
 def _of_weight(model: RobotModel, stiffness: float, damping: float) -> tuple[float, float]:
@@ -255,36 +268,36 @@ def _resistance(
     stops = jnp.where(outside != 0, stopping, 0).astype(angle.dtype)
     damping = more[None, None] + stops + group.damping
     torque = driving[group.joints] + stiffness * outside - damping * rate
-    return torque, model.timestep * damping + group.armature
+    return kept((torque, model.timestep * damping + group.armature))
 
 
 def _inward(
     found: tuple[Array, ...], joint: tuple[Array, Array], load: tuple[Array, ...]
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+) -> tuple[tuple[Array, ...], list[tuple[Array, ...]]]:
     """Articulated inertia where chains hang; and of each joint U = I S, u = torque - S f and 1 / (S I S + r)."""
 
-    def nearer(load: tuple[Array, ...], link: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        along, drift, own, force, torque, resistance = link
-        inertia, bias = load[0] + own, load[1] + force
-        carried = apply(inertia, along)
-        inverse = 1 / ((along * carried).sum(0) + resistance)
-        left = torque - (along * bias).sum(0)
-        inertia = inertia - carried[:, None] * (carried * inverse[None])[None]
-        bias = bias + apply(inertia, drift) + carried * (left * inverse)[None]
-        return (inertia, bias), (carried, left, inverse)
-
-    return jax.lax.scan(nearer, load, (*found, *joint), reverse=True)
+    inertia, bias = load
+    solved = []
+    for i in reversed(range(len(joint[0]))):
+        along, drift, own, force = (part[..., i, :, :] for part in found)
+        inertia, bias = inertia + own, bias + force
+        carried = kept(apply(inertia, along))
+        inverse, left = kept((1 / (dot(along, carried) + joint[1][i]), joint[0][i] - dot(along, bias)))
+        bias = bias + apply(inertia, drift) + carried * ((left - dot(carried, drift)) * inverse)[None]
+        inertia, bias = kept((inertia - carried[:, None] * (carried * inverse[None])[None], bias))
+        solved.append((carried, left, inverse))
+    return (inertia, bias), solved[::-1]
 
 
 def _accelerate(
-    found: tuple[Array, ...], solved: tuple[Array, ...], acceleration: Float[Array, "6 chains lanes"]
+    found: tuple[Array, ...], solved: list[tuple[Array, ...]], acceleration: Float[Array, "6 chains lanes"]
 ) -> tuple[Float[Array, "6 chains lanes"], Float[Array, "depth chains lanes"]]:
     """Accelerations at the ends of chains, and of their joints."""
 
-    def further(acceleration: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
-        along, drift, carried, left, inverse = link
+    joints = []
+    for i, (carried, left, inverse) in enumerate(solved):
+        along, drift = (part[..., i, :, :] for part in found)
         acceleration = acceleration + drift
-        joint = (left - (carried * acceleration).sum(0)) * inverse
-        return acceleration + along * joint[None], joint
-
-    return jax.lax.scan(further, acceleration, (*found[:2], *solved))
+        joints.append((left - dot(carried, acceleration)) * inverse)
+        acceleration = kept(acceleration + along * joints[-1][None])
+    return acceleration, jnp.stack(joints)

@@ -25,13 +25,14 @@ import numpy as np
 from jaxtyping import Float
 
 from ....errors import UsageError
-from ..chains import Group, Soles, groups, soles
+from ..chains import Group, Masses, Soles, groups, masses, soles
 from ..kinematics_numpy import base
 from ..model import BASE_QPOS, BASE_QVEL, Body, RobotModel, Variation
 from ..spatial_numpy import (
     apply,
     blocks,
     cross,
+    dot,
     force_cross,
     matmul,
     motion_cross,
@@ -39,6 +40,7 @@ from ..spatial_numpy import (
     skew,
     solve,
     spatial_inertia,
+    total,
     transpose,
     turned,
 )
@@ -98,38 +100,33 @@ def _step(
     at = base(model, qpos.T, qvel.T)
     rotation = rotation_of(at.quaternion.T)
     velocity = np.concatenate([apply(rotation, at.angular.T), at.velocity.T])
-    trunk = model.links[0]
-    heavy = spatial_inertia(
-        rotation,
-        apply(rotation, np.asarray(trunk.com, dtype)[:, None]),
-        trunk.mass * variation.mass,
-        np.asarray(trunk.inertia, dtype)[:, :, None] * variation.mass,
-    )
     ends: dict[int, Motion] = {0: (rotation, np.zeros_like(velocity[:3]), velocity)}
     angle, rate = qpos[BASE_QPOS[model.base] :], qvel[BASE_QVEL[model.base] :]
     chains = groups(model, str(dtype))
-    outward = []
+    moved, outward = [], []
     for group in chains:
         start = _side_by_side([ends[parent] for parent in group.parents])
-        end, found = _outward(group, angle[group.joints], rate[group.joints], variation.mass, start)
+        motions, found = _outward(group, angle[group.joints], rate[group.joints], start)
+        moved.append(motions)
         outward.append(found)
-        ends |= {link: _lane(end, lane) for lane, link in enumerate(group.ends)}
+        ends |= {link: tuple(part[..., -1, lane, :] for part in motions) for lane, link in enumerate(group.ends)}
+    (heavy, heavy_force), *own = _inertias(masses(model, str(dtype)), ends[0], moved, variation.mass)
 
     feet = soles(model, str(dtype))
     ground = _ground(model, feet, _side_by_side([ends[link] for link in feet.links]), at.position[:, 2], variation)
     load: dict[int, Inertia] = {link: _lane(ground, lane) for lane, link in enumerate(feet.links)}
     driving = _driving(model, torque)
     inward = []
-    for group, found in zip(reversed(chains), reversed(outward), strict=True):
+    for group, found, weight in zip(reversed(chains), reversed(outward), reversed(own), strict=True):
         zero = np.zeros_like(heavy), np.zeros_like(velocity)
         start = _side_by_side([load.get(link, zero) for link in group.ends])
         joint = _resistance(model, group, angle, rate, driving, variation.damping)
-        end, solved = _inward(found, joint, start)
+        end, solved = _inward((*found, *weight), joint, start)
         inward.append(solved)
         for lane, parent in enumerate(group.parents):
             load[parent] = _add(load.get(parent), _lane(end, lane))
 
-    inertia, bias = _add(load.get(0), (heavy, force_cross(velocity, apply(heavy, velocity))))
+    inertia, bias = _add(load.get(0), (heavy, heavy_force))
     free = list(range(6)) if model.base == "free" else [1, 3, 5]
     acceleration = np.zeros_like(bias)
     acceleration[free] = solve(inertia[free][:, free], -bias[free])
@@ -175,28 +172,41 @@ def _outward(
     group: Group,
     angle: Float[Array, "depth chains lanes"],
     rate: Float[Array, "depth chains lanes"],
-    scale: Float[Array, " lanes"],
-    motion: tuple[Array, ...],
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Motion at the ends of chains; and of each link the axis S, the acceleration c, the inertia I and the force f.
-
-    c = V x S qvel and f = V x* I V are what there is without any acceleration.
-    """
+    motion: Motion,
+) -> tuple[Motion, tuple[Array, ...]]:
+    """Motion of the links of chains; of each the axis S and the acceleration c = V x S qvel that is always there."""
     rotation, origin, velocity = motion
-    found = []
-    sine, rest = np.sin(angle), 1 - np.cos(angle)
+    beside = lambda field: np.moveaxis(field, 0, -3)  # the axis of links behind those of vectors and matrices
+    turn = beside(group.turn) * np.sin(angle) + beside(group.turn2) * (1 - np.cos(angle))
+    rotations, origins = [], []
     for i in range(len(angle)):
         origin = origin + apply(rotation, group.position[i])
         rotation = rotation if group.straight else matmul(rotation, group.rotation[i])
-        axis = apply(rotation, group.axis[i])
-        rotation = rotation + matmul(rotation, group.turn[i] * sine[i] + group.turn2[i] * rest[i])
-        along = np.concatenate([axis, cross(origin, axis)])
-        own = along * rate[i]
-        velocity = velocity + own
-        centre = origin + apply(rotation, group.com[i])
-        inertia = spatial_inertia(rotation, centre, group.mass[i] * scale, group.inertia[i] * scale)
-        found.append((along, motion_cross(velocity, own), inertia, force_cross(velocity, apply(inertia, velocity))))
-    return (rotation, origin, velocity), tuple(np.stack(parts) for parts in zip(*found, strict=True))
+        rotation = rotation + matmul(rotation, turn[:, :, i])
+        rotations.append(rotation)
+        origins.append(origin)
+    turned, place = np.stack(rotations, -3), np.stack(origins, -3)
+    axis = apply(turned, beside(group.axis))
+    along = np.concatenate([axis, cross(place, axis)])
+    own = along * rate
+    speed = np.stack([velocity := velocity + own[:, i] for i in range(len(angle))], -3)
+    return (turned, place, speed), (along, motion_cross(speed, own))
+
+
+def _inertias(constants: Masses, base: Motion, chains: list[Motion], scale: Float[Array, " lanes"]) -> list[Inertia]:
+    """Of the base and of the links of each group the inertia I, and the force f = V x* I V that is always there."""
+    flat = lambda part: part.reshape(*part.shape[:-3], -1, part.shape[-1])
+    beside = [[part[..., None, :] for part in base], *([flat(part) for part in motion] for motion in chains)]
+    rotation, origin, velocity = (np.concatenate(parts, -2) for parts in zip(*beside, strict=True))
+    centre = origin + apply(rotation, constants.com)
+    inertia = spatial_inertia(rotation, centre, constants.mass * scale, constants.inertia * scale)
+    force = force_cross(velocity, apply(inertia, velocity))
+    found, first = [(inertia[:, :, 0], force[:, 0])], 1
+    for _, places, _ in chains:
+        shape, last = places.shape[1:], first + places.shape[1] * places.shape[2]
+        found.append((inertia[:, :, first:last].reshape(6, 6, *shape), force[:, first:last].reshape(6, *shape)))
+        first = last
+    return found
 
 
 def _ground(
@@ -205,8 +215,8 @@ def _ground(
     """What the ground adds to the inertia and the force of each link with feet."""
     rotation, origin, velocity = motion
     stiffness, damping = _of_weight(model, GROUND_STIFFNESS, GROUND_DAMPING)
-    lever = origin[:, None] + matmul(rotation, feet.position)
-    lever[2] -= feet.radius
+    lower = np.stack([np.zeros_like(feet.radius)] * 2 + [feet.radius])
+    lever = origin[:, None] + matmul(rotation, feet.position) - lower
     speed = velocity[3:, None] + cross(np.broadcast_to(velocity[:3, None], lever.shape), lever)
     depth = variation.terrain - height - lever[2]
     push = stiffness * depth - damping * speed[2]
@@ -217,11 +227,10 @@ def _ground(
     give = model.timestep * np.stack([hold, hold, np.where(touching, damping, 0)]).astype(push.dtype)
     arm = skew(lever)
     moment = arm * give
-    angular = -matmul(moment, arm)
-    linear = np.zeros_like(angular)
-    linear[[0, 1, 2], [0, 1, 2]] = give
-    inertia = blocks(*(part.sum(2) for part in (angular, moment, transpose(moment), linear)))
-    bias = -np.concatenate([cross(lever, force), force]).sum(1) - model.gravity * inertia[:, 5]
+    angular, moment = total(-matmul(moment, arm), 2), total(moment, 2)
+    linear = np.eye(3, dtype=give.dtype)[:, :, None, None] * total(give, 1)
+    inertia = blocks(angular, moment, transpose(moment), linear)
+    bias = -total(np.concatenate([cross(lever, force), force]), 1) - model.gravity * inertia[:, 5]
     return inertia, bias
 
 
@@ -258,29 +267,29 @@ def _resistance(
 
 def _inward(
     found: tuple[Array, ...], joint: tuple[Array, Array], load: tuple[Array, ...]
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+) -> tuple[tuple[Array, ...], list[tuple[Array, ...]]]:
     """Articulated inertia where chains hang; and of each joint U = I S, u = torque - S f and 1 / (S I S + r)."""
     inertia, bias = load
     solved = []
     for i in reversed(range(len(joint[0]))):
-        along, drift = found[0][i], found[1][i]
-        inertia, bias = inertia + found[2][i], bias + found[3][i]
+        along, drift, own, force = (part[..., i, :, :] for part in found)
+        inertia, bias = inertia + own, bias + force
         carried = apply(inertia, along)
-        inverse = 1 / ((along * carried).sum(0) + joint[1][i])
-        left = joint[0][i] - (along * bias).sum(0)
+        inverse, left = 1 / (dot(along, carried) + joint[1][i]), joint[0][i] - dot(along, bias)
+        bias = bias + apply(inertia, drift) + carried * ((left - dot(carried, drift)) * inverse)
         inertia = inertia - carried[:, None] * (carried * inverse)
-        bias = bias + apply(inertia, drift) + carried * (left * inverse)
         solved.append((carried, left, inverse))
-    return (inertia, bias), tuple(np.stack(parts) for parts in zip(*reversed(solved), strict=True))
+    return (inertia, bias), solved[::-1]
 
 
 def _accelerate(
-    found: tuple[Array, ...], solved: tuple[Array, ...], acceleration: Float[Array, "6 chains lanes"]
+    found: tuple[Array, ...], solved: list[tuple[Array, ...]], acceleration: Float[Array, "6 chains lanes"]
 ) -> tuple[Float[Array, "6 chains lanes"], Float[Array, "depth chains lanes"]]:
     """Accelerations at the ends of chains, and of their joints."""
     joints = []
-    for along, drift, carried, left, inverse in zip(found[0], found[1], *solved, strict=True):
+    for i, (carried, left, inverse) in enumerate(solved):
+        along, drift = (part[..., i, :, :] for part in found)
         acceleration = acceleration + drift
-        joints.append((left - (carried * acceleration).sum(0)) * inverse)
+        joints.append((left - dot(carried, acceleration)) * inverse)
         acceleration = acceleration + along * joints[-1]
     return acceleration, np.stack(joints)
