@@ -170,6 +170,8 @@ class Search:
         told = all(quantity in ("info", "metrics") for quantity, _ in self.apart) or not values.region
         if told and (found := values.returned()) is not None:
             return self._returned(*found)
+        if (first := reasons.first_of_several()) is not None:
+            return self._told(*first)
         guilty = values.guilty()
         given = self.trial.level in ("forward", "loss")  # an update is given a list of batches
         if given and guilty is not None and (unread := values.unread_in_jax(guilty)):
@@ -256,7 +258,10 @@ class Search:
         if "the size of an axis" in compared:
             return "factor", compared
         if " times torch" in compared:
-            return self._constant(guilty) or ("factor", compared)
+            other = self._other_constant(guilty)
+            return self._constant(guilty) or (("constant", other) if other else ("factor", compared))
+        if other := self._other_constant(guilty):
+            return "constant", other
         words = self._paired().operands_apart(guilty)
         if not words.startswith("JAX reads") and (missing := self._paired().left_out(guilty)):
             return "left out", f"left out in JAX: {missing}"
@@ -265,6 +270,16 @@ class Search:
         if " plus " in compared:
             return "constant", compared
         return "", ""
+
+    def _other_constant(self, guilty: Guilty) -> str:
+        """The buffer for which JAX has a constant with other numbers, when these make the difference vanish."""
+        for name, theirs in self._paired().other_constants(guilty):
+            ours = self.trial.weights[name]
+            if self.trial.heals(weights={**self.trial.weights, name: theirs.astype(ours.dtype)}):
+                at = np.unravel_index(int(np.abs(ours - theirs).argmax()), ours.shape)
+                where = f", farthest at {list(map(int, at))}" if ours.size > 1 else ""
+                return f"the constant {name}{where}: torch {ours[at]:.10g}, JAX {theirs[at]:.10g}"
+        return ""
 
     def _constant(self, guilty: Guilty) -> tuple[str, str] | None:
         """The constants of a product, when it is one of a tensor and a number."""
