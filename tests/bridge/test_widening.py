@@ -1,5 +1,7 @@
 """Code that says float32, computed in float64; and float32 constants as the numbers that they stand for."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from crossfade.bridge import Mapping, match
 from crossfade.bridge.meant_numbers import Meant
 from crossfade.bridge.widening import Wide, widened
 from crossfade.errors import MappingError
+from crossfade.parity import Twin, Verdict, check
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 SINGLE = jnp.float32(0.1)
@@ -115,13 +118,13 @@ def test_an_axis_of_numbers_computed_in_float32_is_that_computed_in_float64():
 class Scaled(nn.Module):
     """One layer times a constant that torch holds in float32."""
 
-    def __init__(self, scale, buffer=True):
+    def __init__(self, scale, held="buffer"):
         super().__init__()
         self.fc = nn.Linear(4, 2)
-        if buffer:
-            self.register_buffer("scale", torch.tensor(scale))
-        else:
+        if held == "attribute":
             self.scale = torch.tensor(scale)
+        else:
+            self.register_buffer("scale", torch.tensor(scale), persistent=held == "buffer")
 
     def forward(self, x):
         return torch.tanh(self.fc(x)) * self.scale
@@ -135,13 +138,16 @@ class JaxScaled(linen.Module):
         return jnp.tanh(linen.Dense(2)(x)) * self.scale
 
 
-@pytest.mark.parametrize("buffer", [True, False])
+HELD = ("buffer", "hidden buffer", "attribute")
+
+
+@pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("scale", [0.1, 1 / 3])
-def test_a_constant_that_torch_holds_in_float32_is_no_difference(scale, buffer):
-    mapping = match(Scaled(scale, buffer), JaxScaled(scale), torch.tensor(X).float())
+def test_a_constant_that_torch_holds_in_float32_is_no_difference(scale, held):
+    mapping = match(Scaled(scale, held), JaxScaled(scale), torch.tensor(X).float())
     assert mapping.precision == "float64" and mapping.verify().ok
     assert f"holds {float(np.float32(scale))!r} in float32, compared as {scale!r}" in mapping.explain()
-    assert not buffer or Mapping.from_json(mapping.to_json(), mapping.jax_model).meant["scale"] == scale
+    assert held != "buffer" or Mapping.from_json(mapping.to_json(), mapping.jax_model).meant["scale"] == scale
 
 
 @pytest.mark.parametrize("held", [SINGLE, np.float32(0.1)])
@@ -159,10 +165,19 @@ class Times(nn.Module):
         return x * self.factor
 
 
-@pytest.mark.parametrize("buffer", [True, False])
-def test_a_constant_that_is_another_one_is_a_difference(buffer):
+@pytest.mark.parametrize("held", ["buffer", "hidden buffer"])
+def test_parity_of_a_twin_takes_the_constant_for_what_it_stands_for(held):
+    x = torch.tensor(X).float()
+    twin = Twin("scaled", torch=Scaled(0.1, held), jax=JaxScaled(0.1), example=x.numpy())
+    mapping = match(twin.torch, twin.jax, x)
+    report = check(replace(twin, jax=mapping.jax_model, mapping=mapping), levels="forward")
+    assert report.verdict is not Verdict.DIFFERENT, report.text()
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_constant_that_is_another_one_is_a_difference(held):
     with pytest.raises(MappingError, match="functions differ at aten.mul"):
-        match(Scaled(0.1, buffer), JaxScaled(0.1 * (1 + 1e-6)), torch.tensor(X).float())
+        match(Scaled(0.1, held), JaxScaled(0.1 * (1 + 1e-6)), torch.tensor(X).float())
 
 
 def test_a_layer_made_for_float32_is_proved_in_float64():

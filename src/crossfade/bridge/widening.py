@@ -50,6 +50,16 @@ def _is_single(value: Any) -> bool:
     return value is torch.float32 or (isinstance(value, torch.Tensor) and value.dtype == torch.float32)
 
 
+def widen_hidden_buffers(module: torch.nn.Module, meant: Number) -> None:
+    """Gives buffers that no state_dict has, of a module that was made float64, the numbers that are meant."""
+    kept = module.state_dict(keep_vars=True)
+    for name, buffer in module.named_buffers():
+        if name not in kept and buffer.dtype == torch.float64:
+            narrow = buffer.float()
+            if torch.equal(narrow.double(), buffer):
+                buffer.data = numpy_to_tensor(meant(tensor_to_numpy(narrow)))
+
+
 # JAX
 
 WIDE = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}

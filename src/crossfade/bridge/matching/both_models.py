@@ -21,7 +21,7 @@ from ...errors import UsageError
 from ..libraries import open_model
 from ..meant_numbers import Meant
 from ..transfer import tensor_to_numpy
-from ..widening import Wide
+from ..widening import Wide, widen_hidden_buffers
 from .dataflow_jax import JaxTrace, trace_jax
 from .dataflow_torch import TorchTrace, trace_torch
 from .draws import first_draw, is_continuous
@@ -140,6 +140,8 @@ class BothModels:
         `meant` as the float64 numbers that these stand for."""
         torch.set_default_dtype(self.dtype)  # for constants created in forward(), and for quotients of integers
         self.copy = copy.deepcopy(self.module).cpu().to(self.dtype).train(self.training)
+        if self.dtype == torch.float64:
+            widen_hidden_buffers(self.copy, self.torch_meant)
         state = self.copy.state_dict(keep_vars=True)
         self.tensors = {n: t for n, t in state.items() if n in self.parameters or n in self.buffers}
         self.own = {n: tensor_to_numpy(t) for n, t in self.tensors.items()}
