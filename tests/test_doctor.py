@@ -62,6 +62,9 @@ class Agent(nn.Module):
 def call_agent(agent, x):
     return agent.get_action_and_value(*x)
 
+def policy(agent, x):
+    return torch.distributions.Categorical(logits=agent.actor(x[0]))
+
 def arrays():
     key = jax.random.key(0)
     sizes = {"actor": 2, "critic": 1, "spare": 4}
@@ -217,6 +220,8 @@ def test_an_agent_without_forward_is_called_by_a_function_of_the_users(models, c
     ("words", "code", "message"),
     [
         ([], 1, "On the command line torch_apply is --torch-apply MODULE:FUNCTION"),
+        (["--torch-apply", "conv_models:Agent.get_action_and_value"], 1, "Give all arguments: --input MODULE:ATTR"),
+        (["--torch-apply", "conv_models:policy"], 1, "of a distribution its mean and stddev"),
         (HOW[:2], 1, "On the command line jax_apply is --jax-apply MODULE:FUNCTION"),
         ([*HOW, "conv_models:frames"], 2, "--jax-apply conv_models:frames: expected a function (model, x) -> outputs"),
         ([*HOW, "call_arrays"], 2, "--jax-apply: expected MODULE:FUNCTION, got 'call_arrays'"),
@@ -245,4 +250,4 @@ def test_what_match_has_refused_is_never_the_same(models, capsys, monkeypatch):
 
     monkeypatch.setattr(parity, "check", lambda twin, **_: parity.Report(twin.name, Verdict.ROUNDING, ()))
     assert main(["doctor", "conv_models:Scaled", "conv_models:other_scale"]) == 1
-    assert "FAILED: all 2 pairs were found, but the functions differ at" in capsys.readouterr().out
+    assert "DIFFERENT: all 2 pairs were found, but the functions differ at" in capsys.readouterr().out

@@ -115,11 +115,12 @@ class Failure:
 
     name: str
     error: str
+    verdict: str = "FAILED"  # or DIFFERENT, where both models were run and `match` refused them
     exit_code: int = 1
 
     def explain(self, notes: bool = True) -> str:
         """Which models failed."""
-        return f"{self.name}: FAILED"
+        return f"{self.name}: {self.verdict}"
 
     def text(self) -> str:
         """Why."""
@@ -127,7 +128,7 @@ class Failure:
 
     def json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"name": self.name, "verdict": "FAILED", "error": self.error}
+        return {"name": self.name, "verdict": self.verdict, "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ def _examine_pair(torch_name: str, jax_name: str, given: Given) -> "tuple[Mappin
         mapping, refused = _match(module, model, x, _layouts(x, given.jax_input), given)
         report = check(_twin(name, module, mapping, x, given), levels="forward", bisect=True)
         if refused is not None and report.verdict is not Verdict.DIFFERENT:
-            raise refused  # what `match` saw counts, also where the report did not look or could not
+            failure = Failure(name, str(refused), "DIFFERENT")  # what `match` saw and the report did not
+            return failure, failure
         return mapping, replace(report, notes=(*_notes(mapping, given), *report.notes))
     except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
         told = isinstance(error, CrossfadeError)
@@ -201,7 +203,10 @@ FLAGS = {
 
 def _flags_for(words: str) -> list[str]:
     """What arguments of `match` that a message speaks of are called on the command line."""
-    return [f"On the command line {name} is {flag}." for name, flag in FLAGS.items() if name in words]
+    flags = [f"On the command line {name} is {flag}." for name, flag in FLAGS.items() if name in words]
+    if "required positional argument" in words:
+        flags.append("Give all arguments: --input MODULE:ATTR, a tuple of tensors or a function that makes one.")
+    return flags
 
 
 def _notes(mapping: "Mapping", given: Given) -> list[str]:
@@ -256,8 +261,8 @@ def page(reports: "list[tuple[Mapping | Failure, Report | Failure]]") -> str:
 
 def conclusion(mapping: "Mapping | Failure", report: "Report | Failure") -> str:
     """What was found of a pair, and what was not looked at, in a sentence or two."""
-    if isinstance(report, Failure) or isinstance(mapping, Failure):
-        return f"{report.name}: FAILED: {report.text().splitlines()[0]}"
+    if isinstance(mapping, Failure) or isinstance(report, Failure):
+        return f"{mapping.explain(notes=False)}: {report.text().splitlines()[0]}"
     start = f"{report.name}: {report.verdict}"
     if report.first is not None:
         found = report.first.divergence
@@ -286,15 +291,18 @@ def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given) -> "
     import jax
     import torch
 
-    from .bridge.libraries import open_model
+    from .bridge.libraries import named_leaves, open_model
     from .bridge.matching.both_models import unwrap
+    from .bridge.matching.draws import is_continuous
     from .bridge.matching.outputs import in_torch_layout, output_tensors
     from .bridge.widening import Wide, widened
     from .parity import Twin
-    from .parity.arrays import jax_tree, torch_tree
+    from .parity.arrays import jax_tree, to_numpy, torch_tree
 
     module = copy.deepcopy(unwrap(module)).float().eval()
-    jax_x = x if _origin(mapping)[1] is None else _origin(mapping)[1]
+    jax_x = _origin(mapping)[1]
+    batch = x if jax_x is None else {"torch": x, "jax": jax_x}
+    of = lambda batch, half: batch if jax_x is None else batch[half]
     jax_call = given.jax_apply or mapping.opened.call
     torch_call = given.torch_apply or (lambda module, x: module(*(x if isinstance(x, tuple) else (x,))))
     torch_meant, jax_meant = mapping.numbers or (None, None)
@@ -310,15 +318,16 @@ def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given) -> "
         wide = jax.config.jax_enable_x64 and jax_meant is not None  # pyright: ignore[reportAttributeAccessIssue]
         return (widened(run, jax_meant) if wide else run)(opened.leaves(), x)
 
-    jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(jax_x, "float32"))
+    jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(of(batch, "jax"), "float32"))
     same = in_torch_layout(forward(module, torch_tree(x, "float32")), jax_result)
     return Twin(
         name=name,
         torch=module,
         jax=mapping.jax_model,
         mapping=mapping,
-        batch={"torch": x, "jax": jax_x},
-        forward=(lambda m, b: forward(m, b["torch"]), lambda m, b: same(call(m, b["jax"]))),
+        batch=batch,
+        forward=(lambda m, b: forward(m, of(b, "torch")), lambda m, b: same(call(m, of(b, "jax")))),
+        scaled=tuple(name for name, leaf in named_leaves(batch).items() if is_continuous(to_numpy(leaf))),
     )
 
 

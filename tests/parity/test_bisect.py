@@ -140,6 +140,27 @@ def test_the_body_of_a_scan_is_searched():
     assert divergence.jax is not None and "0.8 * h" in divergence.jax.source
 
 
+def test_an_input_that_jax_does_not_read_is_named():
+    """The flags that reset a recurrent state: without them much differs from then on."""
+
+    def torch_forward(net, b):
+        h = torch.zeros(2, 4)
+        for x, done in zip(b["x"], b["done"], strict=True):
+            h = torch.tanh(net(x) + (1 - done)[:, None] * h)
+        return h
+
+    def jax_forward(p, b):
+        h = jnp.zeros((2, 4))
+        for x in b["x"]:
+            h = jnp.tanh(linear(p, x) + h)
+        return h
+
+    batch = {"x": draw(3, 2, 3), "done": np.array([[0, 0], [0, 1], [1, 0]], np.float32)}
+    net = seeded(lambda: nn.Linear(3, 4))
+    divergence = found(make_twin("resets", net, batch=batch, forward=(torch_forward, jax_forward)), "forward")
+    assert divergence.cause == "JAX does not read batch.done, which torch computes with"
+
+
 class Residual(nn.Module):
     """Two lines with a norm in each of several blocks: the same bug everywhere is mended by no single line."""
 

@@ -179,11 +179,16 @@ class Search:
                 return told
         if guilty is not None and (blamed := reasons.cause(guilty)) is not None:
             return self._told(guilty, blamed)
+        late = guilty is None or _is_late(values, guilty)
+        if late and (unread := values.never_read()):
+            words = ", ".join(point.name for point, _ in unread)
+            return Told(
+                torch_place(unread[0][1]), kind="input", cause=f"JAX does not read {words}, which torch computes with"
+            )
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
             if not names.startswith("batch") and (told := self._inputs()) is not None:
                 return told  # a whole module for another
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
-        late = guilty is None or _is_late(values, guilty)
         self.trial.runs = 0
         if (found := reasons.stale() or reasons.exchanged()) is not None or (
             late and (found := reasons.cause_anywhere() or reasons.exchanged()) is not None
@@ -257,7 +262,8 @@ class Search:
             return "sign", compared
         if "the size of an axis" in compared:
             return "factor", compared
-        if " times torch" in compared:
+        affine = " times torch plus " in compared
+        if " times torch" in compared and not affine:
             other = self._other_constant(guilty)
             return self._constant(guilty) or (("constant", other) if other else ("factor", compared))
         if other := self._other_constant(guilty):
@@ -265,6 +271,8 @@ class Search:
         words = self._paired().operands_apart(guilty)
         if not words.startswith("JAX reads") and (missing := self._paired().left_out(guilty)):
             return "left out", f"left out in JAX: {missing}"
+        if affine:
+            return "constant", f"other constants: {compared}"
         if words:
             return "operand", f"other operands: {words}"
         if " plus " in compared:

@@ -251,6 +251,8 @@ class Values:
             return ""
         theirs = self.sources(guilty.jax.number) | {n for n in self.points if guilty.jax.number in self.matched[n]}
         missing = [n for n in guilty.point.reads if not self.has_partner(n) and set(self.points[n].reads) & theirs]
+        made = {self.jax_points[n].operation for n in guilty.jax.reads if n in self.jax_points}
+        missing = [n for n in missing if self.points[n].operation not in made]  # JAX makes such a call too
         return ", ".join(self.describe(n) for n in missing)
 
     def operands_apart(self, guilty: Guilty) -> str:
@@ -307,6 +309,18 @@ class Values:
                 found |= {point.name} - known
             elif point.operation in (*PASSING, "getitem"):
                 waiting += point.reads[:1]
+        return found
+
+    def never_read(self) -> list[tuple[Point, Point]]:
+        """Leaves of the batch that no equation of JAX reads and from which torch computes what differs; each with the
+        first call that reads it."""
+        read = {n for equation in self.program.equations for n in equation.inputs} | set(self.program.outputs.values())
+        unread = {name for name, n in self.program.inputs.items() if n not in read and name.startswith("batch")}
+        used = {n for root in self.roots for n in ancestors(self.points, root)}
+        found = []
+        for own in (self.points[n] for n in sorted(used) if self.points[n].name in unread):
+            readers = (p for p in self.points.values() if own.number in p.reads and p.number in used and p.lines)
+            found += [(own, reader) for reader in (next(readers, None),) if reader is not None]
         return found
 
     def nearest(self, point: Point) -> Point | None:
