@@ -48,6 +48,23 @@ class LinenScaled(linen.Module):
     def __call__(self, x):
         return jnp.tanh(linen.Dense(2)(x)) * jnp.array([[self.scale, 2.0]]) + jnp.array([[0.0, 0.25]])
 
+class Bounded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.log_std = nn.Linear(4, 2), nn.Parameter(torch.zeros(2))
+    def forward(self, x):
+        return self.mean(x), self.log_std.clamp(-20, 2).exp()
+
+class LinenBounded(linen.Module):
+    low: float = -20
+    @linen.compact
+    def __call__(self, x):
+        log_std = self.param("log_std", linen.initializers.zeros, (2,))
+        return linen.Dense(2)(x), jnp.exp(jnp.clip(log_std, self.low, 2))
+
+def other_bound():
+    return LinenBounded(-5)
+
 def other_scale():
     return LinenScaled(0.1 + 1e-7)
 
@@ -241,6 +258,15 @@ def test_a_port_whose_layers_compute_in_float32_is_proved_in_float64(models, cap
     assert "apart in float64" in out.splitlines()[0] and "note: the JAX half computes in float32" in out
     assert main(["doctor", "conv_models:Words", "conv_models:shifted_words", *words]) == 1
     assert "DIFFERENT" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_bound_that_the_models_own_weights_do_not_reach_is_named(models, capsys):
+    assert main(["doctor", "conv_models:Bounded", "conv_models:LinenBounded"]) == 0
+    capsys.readouterr()
+    assert main(["doctor", "conv_models:Bounded", "conv_models:other_bound"]) == 1
+    out = capsys.readouterr().out
+    assert "DIFFERENT" in out.splitlines()[0] and "clamp at conv_models.py" in out.splitlines()[0]
+    assert "note: the models agree on their own weights and this input; they differ with" in out
 
 
 def test_what_match_has_refused_is_never_the_same(models, capsys, monkeypatch):

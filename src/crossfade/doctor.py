@@ -184,14 +184,39 @@ def _examine_pair(torch_name: str, jax_name: str, given: Given) -> "tuple[Mappin
         mapping, refused = _match(module, model, x, _layouts(x, given.jax_input), given)
         report = check(_twin(name, module, mapping, x, given), levels="forward", bisect=True)
         if refused is not None and report.verdict is not Verdict.DIFFERENT:
-            failure = Failure(name, str(refused), "DIFFERENT")  # what `match` saw and the report did not
-            return failure, failure
+            if (report := _where_refused(name, module, mapping, x, given, refused)) is None:
+                failure = Failure(name, str(refused), "DIFFERENT")  # what `match` saw and the report did not
+                return failure, failure
         return mapping, replace(report, notes=(*_notes(mapping, given), *report.notes))
     except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
         told = isinstance(error, CrossfadeError)
         words = str(error) if told else f"{type(error).__name__}: {error}{users_line(error)}"
         failure = Failure(name, "\n".join([words, *getattr(error, "__notes__", ()), *_flags_for(words)]))
         return failure, failure
+
+
+def _where_refused(
+    name: str, module: Any, mapping: "Mapping", x: Any, given: Given, refused: MappingError
+) -> "Report | None":
+    """The report on the weights and inputs with which `match` saw the models differ, if it sees that too."""
+    import copy
+
+    import torch
+
+    from .bridge.matching.both_models import unwrap
+    from .parity import check
+    from .verdict import Verdict
+
+    if refused.draw is None:
+        return None
+    module = copy.deepcopy(unwrap(module))
+    for key, tensor in module.state_dict().items():
+        if key in refused.draw.weights:
+            tensor.copy_(torch.tensor(refused.draw.weights[key]))
+    twin = _twin(name, module, mapping, x, given, refused.draw.probe.inputs)
+    report = check(twin, levels="forward", bisect=True)
+    note = f"the models agree on their own weights and this input; they differ with {refused.draw.probe}."
+    return replace(report, notes=(note, *report.notes)) if report.verdict is Verdict.DIFFERENT else None
 
 
 FLAGS = {
@@ -282,9 +307,9 @@ def details(mapping: "Mapping | Failure", report: "Report | Failure") -> str:
     return "\n\n".join(["", mapping.explain(notes=False), report.text()])
 
 
-def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given) -> "Twin":
-    """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout. Where the
-    run is in float64 all is computed in float64, whatever the code of the models says."""
+def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given, factor: float = 1.0) -> "Twin":
+    """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout, inputs
+    times a factor. Where the run is in float64 all is computed in float64, whatever the code of the models says."""
     import copy
     from contextlib import nullcontext
 
@@ -303,6 +328,8 @@ def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given) -> "
     jax_x = _origin(mapping)[1]
     batch = x if jax_x is None else {"torch": x, "jax": jax_x}
     of = lambda batch, half: batch if jax_x is None else batch[half]
+    scaled = lambda leaf: factor * leaf if is_continuous(to_numpy(leaf)) else leaf
+    batch = batch if factor == 1.0 else jax.tree.map(scaled, batch)
     jax_call = given.jax_apply or mapping.opened.call
     torch_call = given.torch_apply or (lambda module, x: module(*(x if isinstance(x, tuple) else (x,))))
     torch_meant, jax_meant = mapping.numbers or (None, None)
@@ -433,4 +460,6 @@ def _load(text: str) -> Any:
 
 
 def _first_layer(module: Any) -> Any:
-    return next((m for m in module.modules() if next(m.parameters(recurse=False), None) is not None), None)
+    """The first module with parameters that has no modules in it."""
+    layers = (m for m in module.modules() if next(m.children(), None) is None)
+    return next((m for m in layers if next(m.parameters(recurse=False), None) is not None), None)

@@ -93,7 +93,7 @@ def _match(
         try:
             refuse(both, entries, shapes, search)
         except MappingError as error:
-            error.found = _whole(both, entries, jax_model, origin)
+            error.found, error.draw = _whole(both, entries, jax_model, origin), search.gap.draw
             raise
         unproved = guard(both, entries)
         fixed = constants(both, entries, declared)
