@@ -171,7 +171,8 @@ class Search:
         if told and (found := values.returned()) is not None:
             return self._returned(*found)
         if (first := reasons.first_of_several()) is not None:
-            return self._told(*first)
+            swapped = reasons.exchanged()  # in every layer
+            return self._told(*first) if swapped is None else self._at(*swapped)
         guilty = values.guilty()
         given = self.trial.level in ("forward", "loss")  # an update is given a list of batches
         if given and guilty is not None and (unread := values.unread_in_jax(guilty)):
