@@ -3,7 +3,8 @@
 import importlib.metadata
 import platform
 import re
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
@@ -114,11 +115,12 @@ class Failure:
 
     name: str
     error: str
+    verdict: str = "FAILED"  # or DIFFERENT, where both models were run and `match` refused them
     exit_code: int = 1
 
-    def explain(self) -> str:
+    def explain(self, notes: bool = True) -> str:
         """Which models failed."""
-        return f"{self.name}: FAILED"
+        return f"{self.name}: {self.verdict}"
 
     def text(self) -> str:
         """Why."""
@@ -126,11 +128,32 @@ class Failure:
 
     def json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"name": self.name, "verdict": "FAILED", "error": self.error}
+        return {"name": self.name, "verdict": self.verdict, "error": self.error}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line says about one pair: inputs, and how the models are called on them."""
+
+    input: str | None
+    jax_input: str | None
+    torch_apply: Any
+    jax_apply: Any
+
+    @classmethod
+    def read(cls, x: str | None, jax_x: str | None, torch_apply: str | None, jax_apply: str | None) -> "Given":
+        """From the words of the command line."""
+        _check_inputs(x, jax_x)
+        ours = _load_apply(torch_apply, "--torch-apply", "module")
+        return cls(x, jax_x, ours, _load_apply(jax_apply, "--jax-apply", "model"))
 
 
 def examine(
-    models: tuple[str, ...], inputs: tuple[str, ...], jax_inputs: tuple[str, ...]
+    models: tuple[str, ...],
+    inputs: tuple[str, ...] = (),
+    jax_inputs: tuple[str, ...] = (),
+    torch_apply: tuple[str, ...] = (),
+    jax_apply: tuple[str, ...] = (),
 ) -> "list[tuple[Mapping | Failure, Report | Failure]]":
     """Matches each torch/JAX pair and proves the match as far as the models alone allow. A pair that fails leaves the
     others as they are."""
@@ -140,46 +163,110 @@ def examine(
             f"An environment is named by its params."
         )
     n = len(models) // 2
-    given = list(zip(_one_each(inputs, n, "--input"), _one_each(jax_inputs, n, "--jax-input"), strict=True))
-    for x, jax_x in given:
-        _check_inputs(x, jax_x)
+    flags = {"--input": inputs, "--jax-input": jax_inputs, "--torch-apply": torch_apply, "--jax-apply": jax_apply}
+    rows = zip(*(_one_each(values, n, flag) for flag, values in flags.items()), strict=True)
+    given = [Given.read(*row) for row in rows]
     return [_examine_pair(*pair) for pair in zip(models[::2], models[1::2], given, strict=True)]
 
 
-def _examine_pair(
-    torch_name: str, jax_name: str, inputs: tuple[str | None, str | None]
-) -> "tuple[Mapping | Failure, Report | Failure]":
+def _examine_pair(torch_name: str, jax_name: str, given: Given) -> "tuple[Mapping | Failure, Report | Failure]":
     import torch
 
     from .loading import load_attribute, users_line
     from .parity import check
+    from .verdict import Verdict
 
     name = f"{torch_name} = {jax_name}"
     try:
         module = load_attribute(torch_name, torch.nn.Module)
         model = _jax_model(load_attribute(jax_name))
-        x = _example(inputs[0], module)
-        mapping, jax_x = _match(module, model, x, _layouts(x, inputs[1]))
-        return mapping, check(_twin(name, module, model, mapping, x, jax_x), levels="forward", bisect=True)
+        x = _example(given.input, module)
+        mapping, refused = _match(module, model, x, _layouts(x, given.jax_input), given)
+        report = check(_twin(name, module, mapping, x, given), levels="forward", bisect=True)
+        if refused is not None and report.verdict is not Verdict.DIFFERENT:
+            if (report := _where_refused(name, module, mapping, x, given, refused)) is None:
+                failure = Failure(name, str(refused), "DIFFERENT")  # what `match` saw and the report did not
+                return failure, failure
+        return mapping, replace(report, notes=(*_notes(mapping, given), *report.notes))
     except Exception as error:  # the user's code may raise anything; it is reported, and the next pair examined
         told = isinstance(error, CrossfadeError)
         words = str(error) if told else f"{type(error).__name__}: {error}{users_line(error)}"
-        failure = Failure(name, "\n".join([words, *getattr(error, "__notes__", ())]))
+        failure = Failure(name, "\n".join([words, *getattr(error, "__notes__", ()), *_flags_for(words)]))
         return failure, failure
 
 
-def _match(module: Any, model: Any, x: Any, layouts: list[Any]) -> "tuple[Mapping, Any]":
-    """The mapping, and the JAX input: the first layout in which the models can be matched, or at least paired."""
+def _where_refused(
+    name: str, module: Any, mapping: "Mapping", x: Any, given: Given, refused: MappingError
+) -> "Report | None":
+    """The report on the weights and inputs with which `match` saw the models differ, if it sees that too."""
+    import copy
+
+    import torch
+
+    from .bridge.matching.both_models import unwrap
+    from .parity import check
+    from .verdict import Verdict
+
+    if refused.draw is None:
+        return None
+    module = copy.deepcopy(unwrap(module))
+    for key, tensor in module.state_dict().items():
+        if key in refused.draw.weights:
+            tensor.copy_(torch.tensor(refused.draw.weights[key]))
+    twin = _twin(name, module, mapping, x, given, refused.draw.probe.inputs)
+    report = check(twin, levels="forward", bisect=True)
+    note = f"the models agree on their own weights and this input; they differ with {refused.draw.probe}."
+    return replace(report, notes=(note, *report.notes)) if report.verdict is Verdict.DIFFERENT else None
+
+
+FLAGS = {
+    "torch_apply": "--torch-apply MODULE:FUNCTION, a function (module, x) -> outputs",
+    "jax_apply": "--jax-apply MODULE:FUNCTION, a function (model, x) -> outputs",
+    "jax_example": "--jax-input SHAPE or MODULE:ATTR",
+}
+
+
+def _flags_for(words: str) -> list[str]:
+    """What arguments of `match` that a message speaks of are called on the command line."""
+    flags = [f"On the command line {name} is {flag}." for name, flag in FLAGS.items() if name in words]
+    if "required positional argument" in words:
+        flags.append("Give all arguments: --input MODULE:ATTR, a tuple of tensors or a function that makes one.")
+    return flags
+
+
+def _notes(mapping: "Mapping", given: Given) -> list[str]:
+    """What is to be known of the match: a layout that was not asked for, what it did not reach."""
+    import jax
+    import numpy as np
+
+    notes = []
+    jax_x = _origin(mapping)[1]
+    if given.jax_input is None and jax_x is not None:
+        shapes = ", ".join("x".join(map(str, np.shape(leaf))) for leaf in jax.tree.leaves(jax_x))
+        notes.append(f"the JAX model was given the input with its channels last, {shapes}; --jax-input says otherwise.")
+    return [*notes, *mapping.notes()]
+
+
+def _origin(mapping: "Mapping") -> tuple[Any, Any]:
+    """The torch input and the JAX input with which a mapping was found; None for the same."""
+    return mapping.origin[1:3] if mapping.origin is not None else (None, None)
+
+
+def _match(module: Any, model: Any, x: Any, layouts: list[Any], given: Given) -> "tuple[Mapping, MappingError | None]":
+    """The mapping in the first layout in which the models match, or can at least be paired; and why it is refused."""
     from . import bridge
 
     errors, unproved = [], []
+    how = {"torch_apply": given.torch_apply, "jax_apply": given.jax_apply}
     for jax_x in layouts:
         try:
-            return bridge.match(module, model, x, jax_example=jax_x), jax_x
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "bridge.match")  # what it warns of is among the notes
+                return bridge.match(module, model, x, jax_example=jax_x, **how), None
         except Exception as error:  # a model may raise anything in a wrong layout; the first error is told
             errors.append(error)
             if isinstance(error, MappingError) and isinstance(error.found, bridge.Mapping):
-                unproved.append((error.found, jax_x))  # all parameters have their counterparts, the functions differ
+                unproved.append((error.found, error))  # all parameters have their counterparts, the functions differ
     if unproved:
         return unproved[0]
     raise errors[0]
@@ -190,45 +277,100 @@ def page(reports: "list[tuple[Mapping | Failure, Report | Failure]]") -> str:
     from .parity.html import several
 
     parts = [
-        (conclusion(report), str(report.json()["verdict"]), None if isinstance(report, Failure) else report, text)
+        (conclusion(mapping, report), str(report.json()["verdict"]), whole, text)
         for mapping, report in reports
-        for text in (report.text() if isinstance(report, Failure) else mapping.explain(),)
+        for whole, text in ((None, report.text()) if isinstance(report, Failure) else (report, mapping.explain(False)),)
     ]
     return several("crossfade doctor", parts)
 
 
-def conclusion(report: "Report | Failure") -> str:
-    """One sentence on a pair."""
+def conclusion(mapping: "Mapping | Failure", report: "Report | Failure") -> str:
+    """What was found of a pair, and what was not looked at, in a sentence or two."""
+    if isinstance(mapping, Failure) or isinstance(report, Failure):
+        return f"{mapping.explain(notes=False)}: {report.text().splitlines()[0]}"
+    start = f"{report.name}: {report.verdict}"
+    if report.first is not None:
+        found = report.first.divergence
+        return f"{start}. {report.first if found is None else found.conclusion}"
+    wide = [row.float64.size for row in report.rows if row.level == "forward" and row.float64 is not None]
+    same = [f"{start}. The same forward pass, {max(wide):.1e} apart in float64."] if wide else []
+    same += [] if wide else [f"{start}. The same forward pass in float32, which proves less; the notes say why."]
+    if mapping.unproved:
+        same.append(f"Not proved, for the outputs do not depend on them here: {', '.join(mapping.unproved)}.")
+    return " ".join(same)
+
+
+def details(mapping: "Mapping | Failure", report: "Report | Failure") -> str:
+    """All that was found of a pair; nothing where the conclusion has said it all."""
     if isinstance(report, Failure):
-        return f"{report.name}: FAILED: {report.error.splitlines()[0]}"
-    found = None if report.first is None else report.first.divergence
-    if found is not None:
-        return f"{report.name}: {report.verdict}. {found.conclusion}"
-    return f"{report.name}: {report.verdict}" + ("" if report.first is None else f". {report.first}")
+        return "\n\n".join(["", report.explain(), report.text()]) if "\n" in report.text() else ""
+    return "\n\n".join(["", mapping.explain(notes=False), report.text()])
 
 
-def _twin(name: str, module: Any, model: Any, mapping: "Mapping", x: Any, jax_x: Any) -> "Twin":
-    """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout."""
+def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given, factor: float = 1.0) -> "Twin":
+    """Both models in evaluation mode, the outputs of the JAX model under torch's names and in torch's layout, inputs
+    times a factor. Where the run is in float64 all is computed in float64, whatever the code of the models says."""
     import copy
+    from contextlib import nullcontext
 
+    import jax
+    import torch
+
+    from .bridge.libraries import named_leaves, open_model
+    from .bridge.matching.both_models import unwrap
+    from .bridge.matching.draws import is_continuous
     from .bridge.matching.outputs import in_torch_layout, output_tensors
+    from .bridge.widening import Wide, widened
     from .parity import Twin
-    from .parity.arrays import jax_tree, torch_tree
+    from .parity.arrays import jax_tree, to_numpy, torch_tree
 
-    module = copy.deepcopy(module).float().eval()
-    jax_x = x if jax_x is None else jax_x
-    call = lambda model, x: mapping.opened.call(mapping.opened.inference(model), x)
-    forward = lambda module, x: output_tensors(module(*(x if isinstance(x, tuple) else (x,))))
-    jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(jax_x, "float32"))
+    module = copy.deepcopy(unwrap(module)).float().eval()
+    jax_x = _origin(mapping)[1]
+    batch = x if jax_x is None else {"torch": x, "jax": jax_x}
+    of = lambda batch, half: batch if jax_x is None else batch[half]
+    scaled = lambda leaf: factor * leaf if is_continuous(to_numpy(leaf)) else leaf
+    batch = batch if factor == 1.0 else jax.tree.map(scaled, batch)
+    jax_call = given.jax_apply or mapping.opened.call
+    torch_call = given.torch_apply or (lambda module, x: module(*(x if isinstance(x, tuple) else (x,))))
+    torch_meant, jax_meant = mapping.numbers or (None, None)
+
+    def forward(module: Any, x: Any) -> dict[str, Any]:
+        wide = torch.get_default_dtype() == torch.float64 and torch_meant is not None
+        with Wide(torch_meant) if wide else nullcontext():
+            return output_tensors(torch_call(module, x))
+
+    def call(model: Any, x: Any) -> Any:
+        opened = open_model(model)
+        run = lambda leaves, x: jax_call(opened.inference(opened.replace(leaves)), x)
+        wide = jax.config.jax_enable_x64 and jax_meant is not None  # pyright: ignore[reportAttributeAccessIssue]
+        return (widened(run, jax_meant) if wide else run)(opened.leaves(), x)
+
+    jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(of(batch, "jax"), "float32"))
     same = in_torch_layout(forward(module, torch_tree(x, "float32")), jax_result)
     return Twin(
         name=name,
         torch=module,
-        jax=model,
+        jax=mapping.jax_model,
         mapping=mapping,
-        batch={"torch": x, "jax": jax_x},
-        forward=(lambda m, b: forward(m, b["torch"]), lambda m, b: same(call(m, b["jax"]))),
+        batch=batch,
+        forward=(lambda m, b: forward(m, of(b, "torch")), lambda m, b: same(call(m, of(b, "jax")))),
+        scaled=tuple(name for name, leaf in named_leaves(batch).items() if is_continuous(to_numpy(leaf))),
     )
+
+
+def _load_apply(text: str | None, flag: str, model: str) -> Any:
+    """The function that a flag names."""
+    from .loading import load_attribute
+
+    if text is None:
+        return None
+    if ":" not in text:
+        raise UsageError(f"{flag}: expected MODULE:FUNCTION, got {text!r}.")
+    function = load_attribute(text)
+    if not callable(function):
+        kind = type(function).__name__
+        raise UsageError(f"{flag} {text}: expected a function ({model}, x) -> outputs, got a {kind}.")
+    return function
 
 
 def _one_each(values: tuple[str, ...], n: int, flag: str) -> list[str | None]:
@@ -318,4 +460,6 @@ def _load(text: str) -> Any:
 
 
 def _first_layer(module: Any) -> Any:
-    return next((m for m in module.modules() if next(m.parameters(recurse=False), None) is not None), None)
+    """The first module with parameters that has no modules in it."""
+    layers = (m for m in module.modules() if next(m.children(), None) is None)
+    return next((m for m in layers if next(m.parameters(recurse=False), None) is not None), None)

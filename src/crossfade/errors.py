@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class CrossfadeError(Exception):
@@ -20,10 +21,12 @@ class MappingError(CrossfadeError):
     """Parameters of the two sides could not be put in correspondence.
 
     `found` is the `bridge.Mapping` that came farthest, not proved: every parameter has its counterpart, but the two
-    models compute different functions. None where some have no counterpart.
+    models compute different functions. None where some have no counterpart. `draw` holds the weights and the factor of
+    the inputs with which they differ, None where they do with ordinary ones.
     """
 
     found: object = None
+    draw: Any = None
 
 
 class AmbiguousMapping(MappingError):

@@ -267,6 +267,32 @@ def test_buffers_move_on_and_dropout_draws_torchs_masks(dropout, x64):
     assert torch.equal(drawn, torch.rand(1))  # the generator is where plain torch leaves it
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_spectral_norms_before_batch_norms_and_an_average_of_the_weights(kind, x64):
+    """The gradient of a bias in front of a BatchNorm is zero but for rounding. Adam divides it by its epsilon, so that
+    these biases part, and with them the running means; the batch's own mean takes them out. All else is as in torch."""
+    torch.manual_seed(0)
+    first, second = (nn.utils.parametrizations.spectral_norm(nn.Linear(n, 8)) for n in (3, 8))
+    body = (first, nn.BatchNorm1d(8), nn.ReLU(), second, nn.BatchNorm1d(8), nn.ReLU())
+    net = nn.Sequential(*body, nn.Linear(8, 2)).double()
+    optimizer = kind(net.parameters(), 0.01)
+    reference, reference_optimizer = copy.deepcopy((net, optimizer))
+    ours, theirs = (torch.optim.swa_utils.AveragedModel(model) for model in (net, reference))
+    step = cf.accelerate(torch_loss, net, optimizer)
+    for batch in batches(6):
+        step(batch)
+        torch_steps(reference, reference_optimizer, [batch])
+        ours.update_parameters(net)
+        theirs.update_parameters(reference)
+    parts = {n: float((a - theirs.state_dict()[n]).abs().max()) for n, a in ours.state_dict().items()}
+    parts |= {n: float((a - reference.state_dict()[n]).abs().max()) for n, a in net.state_dict().items()}
+    idle = {n for n in parts if n.endswith(("0.bias", "3.bias", "running_mean"))} if kind is torch.optim.Adam else set()
+    assert max(gap for name, gap in parts.items() if name not in idle) <= 1e-14
+    x = torch.tensor(batches(1)[0]["x"])
+    assert float((net(x) - reference(x)).detach().abs().max()) <= 1e-13
+
+
 def test_train_and_eval_are_followed(x64):
     torch.manual_seed(0)
     net = Normed(0.5).double()

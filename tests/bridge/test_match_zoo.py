@@ -4,7 +4,6 @@ Right is checked here without anything `match` uses for its own proof: other wei
 call, and the pairs a reader of both sources expects.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
 
@@ -66,11 +65,9 @@ FAST = [(name, found[i % len(found)]) for i, (name, found) in enumerate(LIBRARIE
 )
 def test_match_is_right(name, library, x64):
     case = ZOO[name]
-    single = library in case.single
-    with pytest.warns(UserWarning, match="float32") if single else nullcontext():
-        mapping = match(case.torch(), case.jax(library), case.example(), **case.options(library))
+    mapping = match(case.torch(), case.jax(library), case.example(), **case.options(library))
 
-    assert mapping.unproved == () and mapping.precision == ("float32" if single else "float64")
+    assert mapping.unproved == () and mapping.precision == "float64"
     found = {entry.torch[0]: entry.jax[0] for entry in mapping.entries}
     expected = case.pairs.get(library, {})
     assert {torch_name: found.get(torch_name) for torch_name in expected} == expected
@@ -81,7 +78,7 @@ def test_match_is_right(name, library, x64):
     model = mapping.to_jax(state)
     ours = _torch_forward(case, module, seed=1)
     forward = _jax_forward(case, library, mapping, seed=1)
-    assert difference(ours, forward(model, ours), case.image) <= (1e-6 if single else 1e-9)
+    assert difference(ours, forward(model, ours), case.image) <= (1e-6 if mapping.widened else 1e-9)
 
     for wrong in _swaps(mapping):
         assert difference(ours, forward(wrong.to_jax(state), ours), case.image) > 1e-6

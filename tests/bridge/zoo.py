@@ -37,7 +37,6 @@ class Case:
     pairs: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: tuple[str, ...] = ()  # libraries whose layer cannot hold torch's parameters
     lossy: tuple[str, ...] = ()  # libraries that hold a sum of two torch arrays
-    single: tuple[str, ...] = ()  # libraries that compute in float32 whatever they are given
     rounds: tuple[str, ...] = ()  # libraries whose rule adds a constant, which rounds
 
     def torch(self, seed: int = 0) -> nn.Module:
@@ -144,7 +143,7 @@ _CASES = (
     ),
     Case("pixels", zoo_torch.Pixels, ((2, 2, 6, 8),), image=True),
     Case("sequence", zoo_torch.Sequence, ((2, 4, 6),), image=True),
-    Case("tokens", zoo_torch.Tokens, ((8,),), vocabulary=5, single=("nnx",)),
+    Case("tokens", zoo_torch.Tokens, ((8,),), vocabulary=5),
     Case("groupnorm", zoo_torch.Groups, ((2, 2, 4, 4),), image=True),
     Case("rmsnorm", zoo_torch.RootMeanSquare, ((4, 3),)),
     Case(
@@ -187,7 +186,7 @@ _CASES = (
             haiku="noisy.weight_mu=~.b noisy.weight_sigma=~.a noisy.bias_sigma=~.c noisy.bias_mu=~.d",
         ),
     ),
-    Case("tied", zoo_torch.Tied, ((8,),), vocabulary=6, single=("nnx",)),
+    Case("tied", zoo_torch.Tied, ((8,),), vocabulary=6),
     Case("critics", zoo_torch.Critics, ((5, 3),)),
     Case("stacked_critics", zoo_torch.StackedCritics, ((5, 3),)),
     Case(

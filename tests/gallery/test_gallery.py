@@ -1,7 +1,5 @@
 """Models in the shapes of public code are matched without overrides, and wrong ports of them are refused."""
 
-import warnings
-
 import pytest
 
 from crossfade.bridge import match
@@ -12,7 +10,6 @@ from gallery import attention, deep_q, images, policies, recurrent, transformers
 GALLERY = deep_q.CASES | policies.CASES | attention.CASES | transformers.CASES | images.CASES | recurrent.CASES
 PAIRS = [(name, library) for name, case in GALLERY.items() for library in case.jax]
 WRONG = [(name, port) for name, case in GALLERY.items() for port in case.wrong]
-SINGLE = ("nnx",)  # attention, recurrent layers: computed in float32 whatever they are given
 
 
 @pytest.mark.parametrize(
@@ -29,14 +26,11 @@ SINGLE = ("nnx",)  # attention, recurrent layers: computed in float32 whatever t
 )
 def test_a_model_in_the_shape_of_public_code_is_matched(name, library):
     case = GALLERY[name]
-    with warnings.catch_warnings():
-        if library in SINGLE:
-            warnings.filterwarnings("ignore", message=".*float32.*")
-        mapping = match(case.module(), case.jax[library](), case.example(), **case.options, **case.own.get(library, {}))
-        verified = mapping.verify()
+    mapping = match(case.module(), case.jax[library](), case.example(), **case.options, **case.own.get(library, {}))
+    verified = mapping.verify()
     assert verified.ok, verified
     assert set(mapping.unproved) <= {"key.bias"}  # softmax takes the same number from all keys
-    assert mapping.precision == "float64" or library in SINGLE
+    assert mapping.precision == "float64"
 
 
 @pytest.mark.parametrize(("name", "port"), few_pairs(WRONG, ("dqn", "relu6"), ("fused attention", "keys for queries")))

@@ -140,6 +140,64 @@ def test_the_body_of_a_scan_is_searched():
     assert divergence.jax is not None and "0.8 * h" in divergence.jax.source
 
 
+def test_an_input_that_jax_does_not_read_is_named():
+    """The flags that reset a recurrent state: without them much differs from then on."""
+
+    def torch_forward(net, b):
+        h = torch.zeros(2, 4)
+        for x, done in zip(b["x"], b["done"], strict=True):
+            h = torch.tanh(net(x) + (1 - done)[:, None] * h)
+        return h
+
+    def jax_forward(p, b):
+        h = jnp.zeros((2, 4))
+        for x in b["x"]:
+            h = jnp.tanh(linear(p, x) + h)
+        return h
+
+    batch = {"x": draw(3, 2, 3), "done": np.array([[0, 0], [0, 1], [1, 0]], np.float32)}
+    net = seeded(lambda: nn.Linear(3, 4))
+    divergence = found(make_twin("resets", net, batch=batch, forward=(torch_forward, jax_forward)), "forward")
+    assert divergence.cause == "JAX does not read batch.done, which torch computes with"
+
+
+class Residual(nn.Module):
+    """Two lines with a norm in each of several blocks: the same bug everywhere is mended by no single line."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.ModuleList(nn.LayerNorm(4) for _ in range(BLOCKS)) for _ in range(2))
+
+    def forward(self, x):
+        for first, second in zip(self.first, self.second, strict=True):
+            x = x + torch.tanh(first(x))
+            x = x + torch.sin(second(x))
+        return x
+
+
+BLOCKS = 8  # through a residual sum there are two ways: walked one by one they would be 2 to the 16
+
+
+def test_the_same_bug_in_every_layer_is_named_at_the_first():
+    def norm(p, i, x, eps=1e-6):
+        mean = x.mean(-1, keepdims=True)
+        apart = (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + eps)
+        return apart * p[str(i)]["weight"][None] + p[str(i)]["bias"][None]
+
+    def jax_forward(p, b):
+        x = b["x"]
+        for i in range(BLOCKS):
+            x = x + jnp.tanh(norm(p["first"], i, x))
+            x = x + jnp.sin(norm(p["second"], i, x))
+        return x
+
+    forward = (lambda net, b: net(b["x"])), jax_forward
+    divergence = found(make_twin("residual", seeded(Residual), batch={"x": draw(5, 4)}, forward=forward), "forward")
+    assert divergence.torch is not None and "torch.tanh(first(x))" in divergence.torch.source
+    assert "eps of layer_norm: torch 1e-05, JAX 1e-06" in divergence.cause
+    assert any("other places differ later" in note for note in divergence.notes)
+
+
 class Weight(nn.Module):
     def __init__(self):
         super().__init__()

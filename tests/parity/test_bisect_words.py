@@ -5,6 +5,7 @@ import pytest
 
 from crossfade.parity.bisecting.differences import said, said_of_all
 from crossfade.parity.bisecting.following import Follows, follows
+from crossfade.parity.bisecting.relations import relation
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4))
@@ -30,6 +31,12 @@ Q = RNG.normal(size=9)
 )
 def test_a_difference_is_read_off_the_numbers(ours, theirs, kind):
     assert said("x", ours, theirs, {})[0] == kind
+
+
+def test_a_factor_and_an_offset_are_told_together():
+    numbers = np.linspace(-1, 2, 7) ** 3
+    assert relation(numbers, 2.5 * numbers - 4, ()) == "JAX is 2.5 times torch plus -4"
+    assert "times" not in relation(numbers, 2.5 * numbers - 4 + 1e-6 * numbers**2, ())
 
 
 def test_a_ratio_of_one_is_no_factor():

@@ -5,6 +5,7 @@ and everything else goes on.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from typing import Any
 
@@ -116,6 +117,14 @@ def _frames(eqn: JaxprEqn) -> list[Any]:
         return list(source_info_util.user_frames(eqn.source_info.traceback))
     except (AttributeError, TypeError):  # it has changed in a later version
         return []
+
+
+def at_line(eqn: JaxprEqn) -> AbstractContextManager[None]:
+    """A context whose equations have the user's line of this one."""
+    try:
+        return source_info_util.user_context(eqn.source_info.traceback, name_stack=eqn.source_info.name_stack)
+    except (AttributeError, TypeError):  # it has changed in a later version
+        return nullcontext()
 
 
 def source_line(eqn: JaxprEqn) -> str | None:

@@ -61,6 +61,9 @@ class Mapping:
     constants: tuple[str, ...] = ()  # names of `torch_only`
     precision: str | None = None  # in which match compared the outputs: float64, or float32, which proves less
     unjudged: tuple[str, ...] = ()  # weights and inputs on which match could not compare the outputs, and why
+    meant: dict[str, np.ndarray] = field(default_factory=dict)  # of `constants`, in float64 as JAX has them
+    widened: tuple[str, ...] = ()  # halves whose code says float32, compared in float64 nevertheless
+    numbers: tuple | None = field(default=None, repr=False, compare=False)  # how each half's constants were widened
     origin: tuple | None = field(default=None, repr=False, compare=False)  # what `verify` runs: match's own arguments
 
     @classmethod
@@ -198,15 +201,15 @@ class Mapping:
 
     # Telling and keeping
 
-    def explain(self) -> str:
-        """A table: both sides with their shapes, the rule and how the pair was found."""
+    def explain(self, notes: bool = True) -> str:
+        """A table: both sides with their shapes, the rule and how the pair was found; then the `notes`."""
         leaves = {path: np.shape(leaf) for path, leaf in self.opened.leaves().items()}
         rows = [("torch", "JAX", "rule", "found by")]
         for entry in self.entries:
             ours = " + ".join(f"{n} {_shape(self.shapes[n])}" for n in entry.torch)
             theirs = " + ".join(f"{p} {_shape(leaves[p])}" for p in entry.jax)
-            notes = [", lossy"] * entry.rule.lossy + [", not proved by the example"] * self._is_unproved(entry)
-            rows.append((ours, theirs, repr(entry.rule), entry.reason + "".join(notes)))
+            marks = [", lossy"] * entry.rule.lossy + [", not proved by the example"] * self._is_unproved(entry)
+            rows.append((ours, theirs, repr(entry.rule), entry.reason + "".join(marks)))
         rows += [
             (f"{alias} {_shape(self.shapes[alias])}", "", f"tied to {name}", "") for alias, name in self.tied.items()
         ]
@@ -215,9 +218,27 @@ class Mapping:
         rows += [("", f"{path} {_shape(leaves[path])}", "JAX only, kept", "") for path in self.jax_only]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        told = self.notes() if notes else []
+        return "\n".join([*(line.rstrip() for line in lines), *([""] if told else []), *told])
+
+    def notes(self) -> list[str]:
+        """What the proof did not reach, and where it computed in float64 although a half says float32."""
         notes = ["outputs compared in float32, which proves less than float64"] * (self.precision == "float32")
         notes += [f"outputs not compared with {why}" for why in self.unjudged]
-        return "\n".join([*(line.rstrip() for line in lines), *([""] if notes else []), *notes])
+        notes += [
+            f"the {half} half computes in float32 whatever it is given (a cast, or a layer made with that type); for "
+            f"the proof it was computed in float64"
+            for half in self.widened
+        ]
+        for half, other, meant in zip(("torch", "JAX"), ("JAX", "torch"), self.numbers or (), strict=False):
+            if meant.changed:
+                single, wide = next(iter(meant.changed.items()))
+                more = f" and {len(meant.changed) - 1} more" if len(meant.changed) > 1 else ""
+                notes.append(
+                    f"the {half} half holds {single!r} in float32{more}, compared as {wide!r}, which {other} has "
+                    f"or which is meant: in float32 it is the same. If you run in float64, hold it in float64 in both"
+                )
+        return notes
 
     def _is_unproved(self, entry: Entry) -> bool:
         return not set(entry.torch).isdisjoint(self.unproved)
@@ -257,6 +278,8 @@ class Mapping:
             "constants": list(self.constants),
             "precision": self.precision,
             "unjudged": list(self.unjudged),
+            "meant": {n: a.tolist() for n, a in self.meant.items()},
+            "widened": list(self.widened),
         }
 
     @classmethod
@@ -275,6 +298,8 @@ class Mapping:
             constants=tuple(data.get("constants", ())),
             precision=data.get("precision"),
             unjudged=tuple(data.get("unjudged", ())),
+            meant={n: np.asarray(value, np.float64) for n, value in data.get("meant", {}).items()},
+            widened=tuple(data.get("widened", ())),
         )
 
     def save(self, path: str | Path) -> None:

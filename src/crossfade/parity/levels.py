@@ -32,6 +32,7 @@ class Levels:
         self.jax = JaxSide(twin, mapping, dtype, self.torch)
         state = {} if twin.torch is None else twin.torch.state_dict()
         self.weights: Weights = {name: cast(to_numpy(value), dtype) for name, value in state.items()}
+        self.weights |= mapping.meant if dtype == "float64" else {}
 
     def run(self, level: str) -> tuple[Quantities, Quantities]:
         """The results of the torch half and of the JAX half."""

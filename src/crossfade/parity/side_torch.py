@@ -15,6 +15,7 @@ from torch import nn
 from ..bridge.mapping import Mapping
 from ..bridge.optimizers.exchange import OptimizerState, read_torch
 from ..bridge.transfer import numpy_to_tensor
+from ..bridge.widening import widen_hidden_buffers
 from ..errors import NoCounterpart, UsageError
 from .arrays import DTYPES, leaves, torch_tree
 from .twin import Twin
@@ -136,7 +137,10 @@ class TorchSide:
 
     def fresh_module(self) -> nn.Module:
         """A private copy of the module in the precision of the run."""
-        return copy.deepcopy(self.twin.torch).to(DTYPES[self.dtype])
+        module = copy.deepcopy(self.twin.torch).to(DTYPES[self.dtype])
+        if self.dtype == "float64" and self.mapping.numbers is not None:
+            widen_hidden_buffers(module, self.mapping.numbers[0])
+        return module
 
     def _module(self, weights: Weights) -> nn.Module:
         module = self.fresh_module()

@@ -27,7 +27,11 @@ class Doctor(Common):
     input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
     """The torch input: a shape with its batch axis such as 4x8, or MODULE:ATTR. One per pair, or one for all."""
     jax_input: Annotated[tuple[str, ...], arg(metavar="SHAPE|MODULE:ATTR")] = ()
-    """The JAX input where its layout differs (NHWC)."""
+    """The JAX input where its layout differs; images with their channels last are tried without being asked."""
+    torch_apply: Annotated[tuple[str, ...], arg(metavar="MODULE:FUNCTION")] = ()
+    """How the torch model is called: a function (module, x) -> outputs, for an agent without forward()."""
+    jax_apply: Annotated[tuple[str, ...], arg(metavar="MODULE:FUNCTION")] = ()
+    """The same for the JAX model, (model, x) -> outputs: for a dict of arrays, or outputs in torch's order."""
     html: Path | None = None
     """Write the report on the models as a page, to this file."""
 
@@ -42,7 +46,7 @@ class Doctor(Common):
             return print_json(health) if self.json else doctor.print_environment(health)
         with status("examining", self):
             worlds, models = doctor.examine_worlds(self.targets)
-            reports = doctor.examine(models, self.input, self.jax_input)
+            reports = doctor.examine(models, self.input, self.jax_input, self.torch_apply, self.jax_apply)
         if self.html is not None:
             write_text(self.html, doctor.page(reports))
         if self.json:
@@ -50,10 +54,10 @@ class Doctor(Common):
         else:
             for world in worlds:
                 print(world.text())
-            for _, report in reports:
-                print(doctor.conclusion(report))
-            for mapping, report in reports:
-                print("", mapping.explain(), report.text(), sep="\n\n")
+            for pair in reports:
+                print(doctor.conclusion(*pair))
+            for details in filter(None, (doctor.details(*pair) for pair in reports)):
+                print(details)
             if self.html is not None:
                 print(f"report: {self.html}")
         broken = any(world.problems for world in worlds)

@@ -19,7 +19,9 @@ from torch import nn
 
 from ...errors import UsageError
 from ..libraries import open_model
+from ..meant_numbers import Meant
 from ..transfer import tensor_to_numpy
+from ..widening import Wide, widen_hidden_buffers
 from .dataflow_jax import JaxTrace, trace_jax
 from .dataflow_torch import TorchTrace, trace_torch
 from .draws import first_draw, is_continuous
@@ -92,6 +94,7 @@ class BothModels:
         leaves = self.opened.leaves()
         self.floats = {p: _widen(leaf) for p, leaf in leaves.items() if _is_float(leaf)}
         self.dtype, self.single = torch.float64, ""
+        self.torch_meant, self.wide_torch, self.casts = Meant(), True, False
         try:
             self.draw_first()
         except RuntimeError as error:
@@ -102,14 +105,24 @@ class BothModels:
                 raise error from None
             self.single = f"the torch module does not run in float64: {str(error).splitlines()[0]}"
         self._trace_jax()
+        self.torch_meant, before = Meant(self.jax.numbers), self.torch_meant
+        if before.changed:
+            self.draw_first()
         if not self.single and self.jax.single:
-            self.single = "the JAX model casts to float32 or less, whatever it is given"
+            self.single = "the JAX model casts to less than float32, or to float32 where that cannot be undone"
         self.tolerance = SINGLE if self.single else EXACT
 
     @property
     def precision(self) -> str:
         """The precision in which outputs are compared."""
         return "float32" if self.single else "float64"
+
+    @property
+    def widened(self) -> tuple[str, ...]:
+        """The halves whose code says float32, and that are compared in float64 nevertheless."""
+        if self.single:
+            return ()
+        return ("torch",) * self.casts + ("JAX",) * self.jax.widened
 
     def warn(self, who: str, stacklevel: int) -> None:
         """Warns when the outputs can only be compared in float32."""
@@ -122,16 +135,19 @@ class BothModels:
 
     # The torch side
 
-    def draw_first(self, constants: Iterable[str] = (), decimal: bool = False) -> None:
+    def draw_first(self, constants: Iterable[str] = (), meant: bool = False) -> None:
         """Gives the torch copy random weights and traces it. Buffers named `constants` keep the module's values, with
-        `decimal` as the shortest decimal numbers that round to them."""
+        `meant` as the float64 numbers that these stand for."""
         torch.set_default_dtype(self.dtype)  # for constants created in forward(), and for quotients of integers
         self.copy = copy.deepcopy(self.module).cpu().to(self.dtype).train(self.training)
+        if self.dtype == torch.float64:
+            widen_hidden_buffers(self.copy, self.torch_meant)
         state = self.copy.state_dict(keep_vars=True)
         self.tensors = {n: t for n, t in state.items() if n in self.parameters or n in self.buffers}
         self.own = {n: tensor_to_numpy(t) for n, t in self.tensors.items()}
-        if decimal:
-            self.own |= {n: _decimal(tensor_to_numpy(self.buffers[n])) for n in self.statistics}
+        self.meant = meant
+        if meant:
+            self.own |= {n: self.torch_meant(tensor_to_numpy(self.buffers[n])) for n in self.statistics}
         rng, drawn = np.random.default_rng(0), self.drawn_names(self.statistics.difference(constants))
         self.weights = self.own | {n: first_draw(rng, self.shapes[n], n in self.positive) for n in drawn}
         for name, tensor in state.items():
@@ -142,7 +158,16 @@ class BothModels:
             self.trace: TorchTrace = self._trace_torch(self.args)
 
     def _trace_torch(self, args: Any) -> TorchTrace:
-        return trace_torch(self.copy, self.tensors, lambda: self.torch_apply(self.copy, args))
+        return trace_torch(self.copy, self.tensors, lambda: self._apply(args))
+
+    def _apply(self, args: Any) -> Any:
+        """Runs the torch copy, in float64 whatever its code says."""
+        if self.dtype != torch.float64 or not self.wide_torch:
+            return self.torch_apply(self.copy, args)
+        with Wide(self.torch_meant) as wide:
+            result = self.torch_apply(self.copy, args)
+        self.wide_torch, self.casts = wide.narrow, self.casts or wide.casts
+        return result
 
     @cached_property
     def statistics(self) -> set[str]:
@@ -164,7 +189,7 @@ class BothModels:
         float32 if `single`."""
         args = scaled(self.args, factor)
         if not single:
-            return self._with_weights(weights, lambda: torch_outputs(self.torch_apply(self.copy, args)))
+            return self._with_weights(weights, lambda: torch_outputs(self._apply(args)))
         narrow = to_tensors(args, torch.float32)
         run = lambda: self.torch_apply(copy.deepcopy(self.copy).float(), narrow)
         try:
@@ -181,7 +206,7 @@ class BothModels:
     def watch_with(self, weights: Named[str, np.ndarray], factor: float, watch: Callable[[Callable], Any]) -> Any:
         """What `watch` makes of a function that runs the torch module with these weights and scaled inputs."""
         args = scaled(self.args, factor)
-        return self._with_weights(weights, lambda: watch(lambda: self.torch_apply(self.copy, args)))
+        return self._with_weights(weights, lambda: watch(lambda: self._apply(args)))
 
     def _with_weights(self, weights: Named[str, np.ndarray], run: Callable[[], Any]) -> Any:
         try:
@@ -212,6 +237,7 @@ class BothModels:
         self.names = pair_outputs(self.trace.outputs, self.jax.outputs, keyed, self.channels_last)
 
     def _trace_jax_as(self) -> None:
+        self.jax_meant = Meant(self.trace.numbers)
         leaves, form = jax.tree.flatten(to_arrays(self.jax_example))
         leaves = [leaf.astype(self.wide) if _is_float(leaf) else leaf for leaf in leaves]
         moving = [i for i, leaf in enumerate(leaves) if leaf.ndim and _is_float(leaf)]
@@ -224,7 +250,7 @@ class BothModels:
             return self.apply(model, jax.tree.unflatten(form, given))
 
         with _running("the JAX model"):
-            self.jax: JaxTrace = trace_jax(forward, self._all_leaves({}), self.inputs)
+            self.jax: JaxTrace = trace_jax(forward, self._all_leaves({}), self.inputs, self.jax_meant)
 
     def run_jax(self, leaves: Named[str, Any], factor: float = 1.0) -> Outputs:
         """The JAX outputs by torch's names, with the named leaves in place of the model's own and inputs scaled by
@@ -288,10 +314,6 @@ def _is_float(leaf: Any) -> bool:
 
 def _widen(leaf: Any) -> np.ndarray:
     return np.asarray(leaf).astype(np.float64)
-
-
-def _decimal(array: np.ndarray) -> np.ndarray:
-    return np.array([float(str(number)) for number in array.ravel()], np.float64).reshape(array.shape)
 
 
 @contextmanager

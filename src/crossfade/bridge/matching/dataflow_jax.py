@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn, jaxpr_as_fun
 
+from ..meant_numbers import MANY, Meant
+from ..widening import is_narrow, traced, widened as widened_function
 from .axes import Axes, Shape, axis_groups, factors
 from .dataflow_torch import Use
 from .outputs import has_keys, jax_outputs
@@ -39,14 +41,21 @@ class JaxTrace:
     program: Program
     evaluate: Callable[[dict[str, Any], list], list]
     single: bool  # something is computed in 32 bits or fewer although everything given is float64
+    widened: bool  # the code says float32, and was made to compute in float64
+    numbers: set[float]  # the constants of the code
 
     def run(self, leaves: dict[str, Any], inputs: list) -> dict[str, np.ndarray]:
         """The outputs by name."""
         return dict(zip(self.outputs, map(np.asarray, self.evaluate(leaves, inputs)), strict=True))
 
 
-def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str, Any], inputs: list) -> JaxTrace:
-    """Traces `function(leaves, inputs)`, the model's forward pass; `inputs` are the floating arrays of the example."""
+def trace_jax(
+    function: Callable[[dict[str, Any], list], Any], leaves: dict[str, Any], inputs: list, meant: Meant
+) -> JaxTrace:
+    """Traces `function(leaves, inputs)`, the model's forward pass; `inputs` are the floating arrays of the example.
+
+    Where everything given is float64, all is computed in float64 (widening.py), constants by `meant`.
+    """
     names: list[str] = []
     keyed: list[bool] = []
 
@@ -56,9 +65,18 @@ def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str,
         names[:], keyed[:] = list(named), [has_keys(result)]
         return list(named.values())
 
-    closed = jax.make_jaxpr(flat)(leaves, inputs)
+    wide = all(np.asarray(array).dtype != np.float32 for array in (*leaves.values(), *inputs))
+    closed, _ = traced(flat, leaves, inputs) if wide else jax.make_jaxpr(flat, return_shape=True)(leaves, inputs)
     paths = sorted(leaves)  # the order in which JAX flattens a dict
-    program = Program(closed, paths)
+    program, widened = Program(closed, paths), False
+    if wide and (is_narrow(closed.jaxpr) or program.holds(lambda a: not np.array_equal(meant(a), a, equal_nan=True))):
+        try:
+            narrow = _narrows(program, inputs)
+            closed = jax.make_jaxpr(widened_function(flat, meant))(leaves, inputs)
+            program, widened = Program(closed, paths), narrow
+        except Exception as error:  # an operation whose type cannot be changed: what there is is compared
+            if any(v.aval.dtype == np.float32 for v in closed.jaxpr.invars):
+                raise TypeError(str(error)) from error
     reader = _Reader()
     views: dict[int, View] = {program.slots[p]: (p, tuple((i,) for i in range(np.ndim(leaves[p])))) for p in paths}
     reader.read(program, views)
@@ -67,8 +85,14 @@ def trace_jax(function: Callable[[dict[str, Any], list], Any], leaves: dict[str,
             reader.uses.setdefault(views[slot][0], Use("output"))
     shapes = {name: v.aval.shape for name, v in zip(names, closed.jaxpr.outvars, strict=True)}
     evaluate = _compile(jaxpr_as_fun(closed), paths, leaves, inputs)
-    single = _narrows(program, inputs)
-    return JaxTrace(reader.uses, reader.attached, reader.factors, shapes, keyed[0], program, evaluate, single)
+    found = reader.uses, reader.attached, reader.factors, shapes, keyed[0], program, evaluate
+    constants = [np.asarray(value) for value in program.constants(inputs).values() if _is_float64(value)]
+    numbers = {float(n) for array in constants if array.size <= MANY for n in np.unique(array)}
+    return JaxTrace(*found, _narrows(program, inputs), widened, numbers)
+
+
+def _is_float64(value: Any) -> bool:
+    return getattr(value, "dtype", None) == np.float64
 
 
 def _compile(function: Callable, paths: list[str], leaves: dict[str, Any], inputs: list) -> Callable:
@@ -86,16 +110,13 @@ MOVES = ("broadcast_in_dim", "reshape", "transpose", "squeeze", "concatenate", "
 
 def _narrows(program: Program, inputs: list) -> bool:
     """Whether something is rounded to 32 bits or fewer: all but masks and counts, whose whole numbers are exact."""
-    moving = set(program.inputs)
-    constant = program.begin(inputs).slots
+    constant = program.constants(inputs)
     for equation in program.equations:
-        if not moving.isdisjoint(equation.inputs):
-            moving.update(equation.outputs)
         for v, slot in zip(equation.eqn.outvars, equation.outputs, strict=True):
             dtype = getattr(v.aval, "dtype", None)
             if equation.name in MOVES or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
                 continue
-            whole = slot not in moving and not equation.needs and _is_whole(constant[slot])
+            whole = slot in constant and _is_whole(constant[slot])
             if jnp.finfo(dtype).bits < 64 and not whole:
                 return True
     return False

@@ -69,6 +69,7 @@ class TorchTrace:
     joined: set[Shape]
     outputs: Outputs
     keyed: bool  # whether the outputs are in a dict
+    numbers: set[float]  # the numbers in the code
 
 
 def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], run: Callable[[], Any]) -> TorchTrace:
@@ -78,7 +79,7 @@ def trace_torch(module: nn.Module, arrays: dict[str, torch.Tensor], run: Callabl
         result = run()
     watch.outputs(result)
     found = watch.uses, watch.attached, watch.factors, watch.joined
-    return TorchTrace(watch.points, *found, torch_outputs(result), has_keys(result))
+    return TorchTrace(watch.points, *found, torch_outputs(result), has_keys(result), watch.numbers)
 
 
 class _Strip(NamedTuple):
@@ -99,6 +100,7 @@ class _Watch(TorchDispatchMode):
         self.attached: dict[str, str] = {}
         self.factors: set[Shape] = set()
         self.joined: set[Shape] = set()
+        self.numbers: set[float] = set()
         self.seen: set[str] = set()
         self.alive: list[torch.Tensor] = []  # copies of parameters, kept so that their memory is not used again
         self.inside: list[str] = []  # the recurrent cells now running
@@ -128,6 +130,7 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
+        self.numbers |= {value for value in tree_leaves((args, kwargs)) if isinstance(value, float)}
         result = out[0] if isinstance(out, tuple | list) and out else out
         if isinstance(result, torch.Tensor):
             self.look(func, args, kwargs or {}, result)

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-INSTALLED, HERE, PYTHON = Path(torch.__file__).parent.parent, Path(__file__).parent, Path(warnings.__file__).parent
+INSTALLED, HERE, PYTHON = Path(torch.__file__).parent.parent, Path(__file__).parents[1], Path(warnings.__file__).parent
 OUTSIDE = (str(INSTALLED), str(HERE), str(PYTHON), "<")  # code that is not the user's
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping as Named
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -92,12 +93,18 @@ def _match(
         try:
             refuse(both, entries, shapes, search)
         except MappingError as error:
-            error.found = _whole(both, entries, jax_model, origin)
+            error.found, error.draw = _whole(both, entries, jax_model, origin), search.gap.draw
             raise
         unproved = guard(both, entries)
         fixed = constants(both, entries, declared)
         unjudged = search.probing.unjudged(entries)
     return replace(_mapping(both, entries, jax_model, origin), unproved=unproved, constants=fixed, unjudged=unjudged)
+
+
+def _meant(both: BothModels, held: set[str]) -> dict[str, np.ndarray]:
+    """Buffers that JAX has as numbers of its code, where these are not the very float32 ones."""
+    alone = {n: both.own[n] for n in both.statistics if n not in held} if both.meant else {}
+    return {n: a for n, a in alone.items() if not np.array_equal(a, tensor_to_numpy(both.buffers[n]))}
 
 
 def _mapping(both: BothModels, entries: tuple[Entry, ...], jax_model: Any, origin: tuple[Any, ...]) -> Mapping:
@@ -112,6 +119,9 @@ def _mapping(both: BothModels, entries: tuple[Entry, ...], jax_model: Any, origi
         torch_only={n: tensor_to_numpy(t) for n, t in both.buffers.items() if n not in held},
         jax_only=tuple(path for path in both.opened.leaves() if path not in used),
         precision=both.precision,
+        meant=_meant(both, held),
+        widened=both.widened,
+        numbers=(both.torch_meant, both.jax_meant),
         origin=origin,
     )
 
@@ -138,34 +148,37 @@ def _check_declared(both: BothModels, declared: set[str]) -> None:
 def _find(both: BothModels, leaves: dict[str, Shape], overrides: dict, declared: set[str]) -> Search:
     """The first search that ends in a proof; without one, the search that came farthest."""
     searches = []
-    for fixed, decimal in _constant_buffers(both, leaves, declared):
+    for fixed, meant in _constant_buffers(both, leaves, declared):
         if fixed:
-            both.draw_first(fixed, decimal)
-        searches.append(_search(Probing(both), *_items(both, leaves, overrides, declared)))
-        if searches[-1].proved:
-            return searches[-1]
-    return max(searches, key=lambda search: (search.shown, -search.gap.excess))
+            both.draw_first(fixed, meant)
+        searches.append((_search(Probing(both), *_items(both, leaves, overrides, declared)), fixed, meant))
+        if searches[-1][0].proved:
+            return searches[-1][0]
+    best, fixed, meant = max(searches, key=lambda found: (found[0].shown, -found[0].gap.excess))
+    if len(searches) > 1:
+        both.draw_first(fixed, meant)
+    return best
 
 
 def _constant_buffers(
     both: BothModels, leaves: dict[str, Shape], declared: set[str]
 ) -> Iterator[tuple[set[str], bool]]:
-    """Which buffers keep the module's values while parameters are matched, and whether as decimals.
+    """Which buffers keep the module's values while parameters are matched, and whether as the numbers that are meant.
 
     First those that fit no JAX leaf, then all but the statistics of batch normalisation, which JAX may have as
-    constants; these it may have as decimals, 0.4 for the float32 0.4000000059604645.
+    constants. These it mostly has as numbers of its code, 0.4 for the float32 0.4000000059604645.
     """
     long = lambda shape: sorted(n for n in shape if n != 1)
     like = lambda one, other: long(one) == long(other) or one == other[1:] or other == one[1:]  # or stacked
     fits = {n for n in both.statistics if any(like(both.shapes[n], shape) for shape in leaves.values())}
     alone = both.statistics - fits | declared & both.statistics
-    yield alone, False
+    yield alone, True
     norms = {path for path, child in both.module.named_modules() if isinstance(child, _NormBase)}
     custom = {name for name in both.statistics if name.rpartition(".")[0] not in norms}
     if not custom <= alone:
-        yield alone | custom, False
-    if custom | alone:
         yield alone | custom, True
+    if both.torch_meant.changed:
+        yield alone | custom, False
 
 
 def _search(probing: Probing, fixed: tuple[Entry, ...], ways: list[list[Item]]) -> Search:

@@ -37,7 +37,8 @@ def output_tensors(result: Any) -> dict[str, torch.Tensor]:
     else:
         raise MappingError(
             f"expected the torch module to return tensors (or tuples, lists, dicts of them), got "
-            f"{type(result).__name__}. Wrap it in a module that returns the tensors to be compared."
+            f"{type(result).__name__}. Pass torch_apply(module, x) that returns the tensors to be compared: of a "
+            f"distribution its mean and stddev, or its logits."
         )
     return {f"{key}.{k}".strip("."): v for key, part in parts.items() for k, v in output_tensors(part).items()}
 

@@ -4,7 +4,7 @@
 finds the leaves in the order of their use so evaluates each equation about once, however deep the model is.
 """
 
-from collections.abc import Iterable, Mapping as Named
+from collections.abc import Callable, Iterable, Mapping as Named
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,19 @@ class Program:
         slots = self._constants | dict(zip(self.inputs, map(np.asarray, inputs), strict=True))
         self._evaluate((equation for equation in self.equations if not equation.needs), slots)
         return Wave(0, slots)
+
+    def holds(self, test: Callable[[np.ndarray], bool]) -> bool:
+        """Whether a float64 number or array of the code passes a test."""
+        held = (value for value in self._constants.values() if getattr(value, "dtype", None) == np.float64)
+        return any(test(np.asarray(value)) for value in held)
+
+    def constants(self, inputs: list) -> dict[int, Any]:
+        """By slot, what depends on no leaf and on no input."""
+        moving = set(self.inputs)
+        for equation in self.equations:
+            if not moving.isdisjoint(equation.inputs):
+                moving.update(equation.outputs)
+        return {slot: value for slot, value in self.begin(inputs).slots.items() if slot not in moving}
 
     def advance(self, wave: Wave, leaves: Named[str, np.ndarray]) -> tuple[Wave, Values]:
         """The wave with some more leaves known, and the floating values that this adds, the leaves among them."""

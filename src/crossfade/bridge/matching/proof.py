@@ -58,9 +58,9 @@ def verify(
     how = jax_example, jax_apply, torch_apply, training
     with BothModels(torch_module, mapping.jax_model, example, *how) as both:
         both.warn("Mapping.verify", stacklevel=4)
-        probing, gap = _compare(both, mapping, decimal=False)
-        if gap.excess > 1 and mapping.constants:
-            probing, gap = _compare(both, mapping, decimal=True)
+        probing, gap = _compare(both, mapping, meant=True)
+        if gap.excess > 1 and both.torch_meant.changed:
+            probing, gap = _compare(both, mapping, meant=False)
         unproved = guard(both, mapping.entries) if gap.excess <= 1 else ()
         unjudged = probing.unjudged(mapping.entries)
     names = [name for entry in mapping.entries for name in entry.torch]
@@ -73,8 +73,8 @@ def verify(
     return Verification(bijective, round_trip, gap.size, gap.allowed, unproved, both.precision, unjudged)
 
 
-def _compare(both: BothModels, mapping: Mapping, decimal: bool) -> tuple[Probing, Gap]:
-    both.draw_first(mapping.torch_only, decimal)
+def _compare(both: BothModels, mapping: Mapping, meant: bool) -> tuple[Probing, Gap]:
+    both.draw_first(mapping.torch_only, meant)
     probing = Probing(both)
     return probing, probing.gap(mapping.entries)
 

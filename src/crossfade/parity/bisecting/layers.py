@@ -48,7 +48,7 @@ def _clamp(call: Call) -> Found:
     yield "clamp", f"{call.name} is left out in JAX", lambda f, a, k: a[0]
 
 
-def _bounded(low: float | None, high: float | None) -> Change:
+def _bounded(low: int | float | None, high: int | float | None) -> Change:
     return lambda f, a, k: a[0] if low is None and high is None else torch.clamp(a[0], low, high)
 
 

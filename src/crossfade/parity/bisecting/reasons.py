@@ -2,6 +2,7 @@
 at places where a change makes the difference vanish."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +14,14 @@ from torch import Tensor
 from .causes import REDUCTIONS, Cause, put, substitute, usual_causes
 from .pairing import EQUAL, distance, same_numbers
 from .points import Point
-from .values import ATTRIBUTES, PASSING, Guilty, Values
+from .values import ATTRIBUTES, PASSING, Guilty, Values, is_telling
 from .watching import Call, Change
 
 LAYOUTS = ("reshape", "view", "flatten", "permute", "transpose", "movedim")
 """Operations whose results JAX seems to have whatever their order is."""
 WINDOWS = ("split", "chunk", "getitem", "narrow", "tensor_split")
 BACK = 4  # calls before a value that are looked at for its layout
+FIRST = 4  # calls that are looked at as the first of several
 OTHERS = 60  # values that are tried for an operand
 STRETCH = 16  # calls after a place that are looked at for another operand
 
@@ -170,6 +172,24 @@ class Reasons:
         if guilty.whole:
             return not self.trial.differences(done[0]) and self._is_in_jax(done[1].watch.changed.get(maker.number))
         return same_numbers(point.value, guilty.jax.value)
+
+    def first_of_several(self) -> tuple[Guilty, Blamed] | None:
+        """A usual cause that makes the first call that differs give a value that JAX alone has, where there are more
+        such calls and the difference goes on: a mistake that is made in every layer is mended by no single change."""
+        alone = self.values.only_in_jax
+        names = Counter(call.name for call, _ in self.values.suspects)
+        for call, point in self.values.suspects[:FIRST] if self.trial.level == "forward" else ():
+            if names[call.name] < 2 or not all(self.values.has_partner(n) for n in point.reads):
+                continue
+            for cause in usual_causes(call):
+                done = self.trial.attempt({call.number: cause.change})
+                given = None if done is None else done[1].watch.changed.get(call.number)
+                if not isinstance(given, Tensor) or not is_telling(given.detach().numpy(), numbers=False):
+                    continue
+                theirs = [n for n in self.values.jax_index.find(given.detach().numpy()) if n in alone]
+                if theirs and done is not None and self.trial.differences(done[0]):
+                    return Guilty(call, point, self.values.jax_points[theirs[0]], False), Blamed(point, cause)
+        return None
 
     def cause_anywhere(self) -> tuple[Call, Point, Cause] | None:
         """A usual cause at a suspect: at all calls of its line, its function or its module, or at the call alone. That

@@ -170,6 +170,9 @@ class Search:
         told = all(quantity in ("info", "metrics") for quantity, _ in self.apart) or not values.region
         if told and (found := values.returned()) is not None:
             return self._returned(*found)
+        if (first := reasons.first_of_several()) is not None:
+            swapped = reasons.exchanged()  # in every layer
+            return self._told(*first) if swapped is None else self._at(*swapped)
         guilty = values.guilty()
         given = self.trial.level in ("forward", "loss")  # an update is given a list of batches
         if given and guilty is not None and (unread := values.unread_in_jax(guilty)):
@@ -177,11 +180,16 @@ class Search:
                 return told
         if guilty is not None and (blamed := reasons.cause(guilty)) is not None:
             return self._told(guilty, blamed)
+        late = guilty is None or _is_late(values, guilty)
+        if late and (unread := values.never_read()):
+            words = ", ".join(point.name for point, _ in unread)
+            return Told(
+                torch_place(unread[0][1]), kind="input", cause=f"JAX does not read {words}, which torch computes with"
+            )
         if guilty is not None and (names := values.read_in_jax_alone(guilty)):
             if not names.startswith("batch") and (told := self._inputs()) is not None:
                 return told  # a whole module for another
             return self._told(guilty, None, f"JAX reads {names} here, torch does not")
-        late = guilty is None or _is_late(values, guilty)
         self.trial.runs = 0
         if (found := reasons.stale() or reasons.exchanged()) is not None or (
             late and (found := reasons.cause_anywhere() or reasons.exchanged()) is not None
@@ -255,16 +263,32 @@ class Search:
             return "sign", compared
         if "the size of an axis" in compared:
             return "factor", compared
-        if " times torch" in compared:
-            return self._constant(guilty) or ("factor", compared)
+        affine = " times torch plus " in compared
+        if " times torch" in compared and not affine:
+            other = self._other_constant(guilty)
+            return self._constant(guilty) or (("constant", other) if other else ("factor", compared))
+        if other := self._other_constant(guilty):
+            return "constant", other
         words = self._paired().operands_apart(guilty)
         if not words.startswith("JAX reads") and (missing := self._paired().left_out(guilty)):
             return "left out", f"left out in JAX: {missing}"
+        if affine:
+            return "constant", f"other constants: {compared}"
         if words:
             return "operand", f"other operands: {words}"
         if " plus " in compared:
             return "constant", compared
         return "", ""
+
+    def _other_constant(self, guilty: Guilty) -> str:
+        """The buffer for which JAX has a constant with other numbers, when these make the difference vanish."""
+        for name, theirs in self._paired().other_constants(guilty):
+            ours = self.trial.weights[name]
+            if self.trial.heals(weights={**self.trial.weights, name: theirs.astype(ours.dtype)}):
+                at = np.unravel_index(int(np.abs(ours - theirs).argmax()), ours.shape)
+                where = f", farthest at {list(map(int, at))}" if ours.size > 1 else ""
+                return f"the constant {name}{where}: torch {ours[at]:.10g}, JAX {theirs[at]:.10g}"
+        return ""
 
     def _constant(self, guilty: Guilty) -> tuple[str, str] | None:
         """The constants of a product, when it is one of a tensor and a number."""

@@ -167,7 +167,7 @@ class Values:
                 numbers = self.trial.level == "loss"  # terms of a loss are single numbers
                 if candidate.number not in self.only_in_jax:  # a call that hands it on says nothing
                     after = [p for p in after if not same_numbers(p.value, candidate.value)]
-                found = [n for p in after if _is_telling(p.value, numbers) for n in self.jax_index.find(p.value)]
+                found = [n for p in after if is_telling(p.value, numbers) for n in self.jax_index.find(p.value)]
                 if self.only_in_jax.intersection(found):  # it is none that torch had already
                     return Guilty(call, point, candidate, False)
         return None
@@ -219,15 +219,23 @@ class Values:
 
     def sources(self, number: int) -> set[int]:
         """The torch points that a JAX point was computed from: the nearest that both halves have."""
-        back = self._torch_of
+        if number in self._sources:
+            return self._sources[number]
+        back, seen = self._torch_of, set()
         found, waiting = set(), list(self.jax_points[number].reads)
         while waiting:
             at = waiting.pop()
             if at in back:
                 found.add(back[at])
-            elif at in self.jax_points:
+            elif at in self.jax_points and at not in seen:  # through a residual sum there are two ways to each
+                seen.add(at)
                 waiting += self.jax_points[at].reads
+        self._sources[number] = found
         return found
+
+    @cached_property
+    def _sources(self) -> dict[int, set[int]]:
+        return {}
 
     @cached_property
     def _torch_of(self) -> dict[int, int]:
@@ -243,6 +251,8 @@ class Values:
             return ""
         theirs = self.sources(guilty.jax.number) | {n for n in self.points if guilty.jax.number in self.matched[n]}
         missing = [n for n in guilty.point.reads if not self.has_partner(n) and set(self.points[n].reads) & theirs]
+        made = {self.jax_points[n].operation for n in guilty.jax.reads if n in self.jax_points}
+        missing = [n for n in missing if self.points[n].operation not in made]  # JAX makes such a call too
         return ", ".join(self.describe(n) for n in missing)
 
     def operands_apart(self, guilty: Guilty) -> str:
@@ -257,6 +267,27 @@ class Values:
         words = [f"JAX reads {', '.join(more)}"] if more else []
         words += [f"torch reads {', '.join(fewer)}"] if fewer else []
         return "; ".join(words)
+
+    def other_constants(self, guilty: Guilty) -> Iterator[tuple[str, np.ndarray]]:
+        """Buffers that torch reads at the place and JAX has not, with the constants that JAX may read for them."""
+        inputs = set(self.program.inputs.values())
+        reads = () if guilty.jax is None else guilty.jax.reads
+        fixed = [self.jax_points[n] for n in reads if n in self.jax_points and inputs.isdisjoint(self._origins(n))]
+        for point in (self.points[n] for n in guilty.point.reads):
+            if not point.name or point.name.startswith("batch") or point.name in self.program.inputs:
+                continue
+            ours = point.value
+            yield from ((point.name, p.value.reshape(ours.shape)) for p in fixed if p.value.size == ours.size)
+
+    def _origins(self, number: int) -> set[int]:
+        """Everything a JAX point was computed from."""
+        found, waiting = set(), [number]
+        while waiting:
+            number = waiting.pop()
+            if number not in found:
+                found.add(number)
+                waiting += self.jax_points[number].reads if number in self.jax_points else ()
+        return found
 
     def read_in_jax_alone(self, guilty: Guilty) -> str:
         """Inputs, by name, that only JAX reads at the place."""
@@ -280,13 +311,25 @@ class Values:
                 waiting += point.reads[:1]
         return found
 
+    def never_read(self) -> list[tuple[Point, Point]]:
+        """Leaves of the batch that no equation of JAX reads and from which torch computes what differs; each with the
+        first call that reads it."""
+        read = {n for equation in self.program.equations for n in equation.inputs} | set(self.program.outputs.values())
+        unread = {name for name, n in self.program.inputs.items() if n not in read and name.startswith("batch")}
+        used = {n for root in self.roots for n in ancestors(self.points, root)}
+        found = []
+        for own in (self.points[n] for n in sorted(used) if self.points[n].name in unread):
+            readers = (p for p in self.points.values() if own.number in p.reads and p.number in used and p.lines)
+            found += [(own, reader) for reader in (next(readers, None),) if reader is not None]
+        return found
+
     def nearest(self, point: Point) -> Point | None:
         """The JAX value nearest to one of torch, among those that torch has not."""
         near = self.jax_index.nearest(point.value, self.only_in_jax)
         return self.jax_points[near[0][1]] if near else None
 
 
-def _is_telling(value: np.ndarray, numbers: bool) -> bool:
+def is_telling(value: np.ndarray, numbers: bool) -> bool:
     """Whether equal numbers are hardly by chance; `numbers`: a single one may be."""
     if value.dtype.kind != "f":
         return False
