@@ -101,7 +101,7 @@ CASES = {
 
 AXES = {
     "vmap": {"agent_axis": "vmap"},
-    "unroll": {"agent_axis": "unroll"},
+    "map": {"agent_axis": "map"},
     "shard 2": {"agent_axis": "shard", "devices": 2},
     "shard 4": {"agent_axis": "shard", "devices": 4},
     "batches 2": {"devices": 2},
@@ -112,7 +112,7 @@ PAIRS = [("separate", axis) for axis in ("vmap", "batches 2")]
 PAIRS += [
     pytest.param(*pair, marks=pytest.mark.slow)
     for pair in (
-        ("separate", "unroll"),
+        ("separate", "map"),
         ("separate", "shard 2"),
         ("groups", "vmap"),
         ("groups", "shard 4"),
@@ -146,6 +146,23 @@ def test_the_axis_of_agents_runs_in_any_way_alike(case, axis, x64):
     same = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
     jax.tree.map(same, states, expected_states)
     jax.tree.map(same, infos, expected_infos)
+
+
+def test_a_large_batch_is_learned_from_in_parts(x64, monkeypatch):
+    config = small()
+    model, given = policy_of(config).models[1], jax.tree.map(jnp.asarray, of_agent(transitions(config), 1))
+
+    def program():
+        return jax.jit(lambda own: learners_jax._gradient(model, own, config)).trace(given)
+
+    whole = program()
+    monkeypatch.setattr(learners_jax, "AT_HAND", 2 * config.quantiles * config.hidden)
+    halves = program()
+    assert "length=2" in str(halves.jaxpr) and "length=" not in str(whole.jaxpr)
+    found, expected = (jax.tree.leaves(one.lower().compile()(given)) for one in (halves, whole))
+    for one, other in zip(found, expected, strict=True):
+        assert np.any(other)
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
 def test_the_named_optimizers_take_the_same_step_one_by_one(x64):

@@ -17,7 +17,7 @@ from ...optim.sharing_jax import EVERYWHERE
 from .config import TreasurehuntConfig
 from .system_jax import System
 
-AXES = ("map", "unroll", "vmap")
+AXES = ("unroll", "map", "vmap")
 
 
 def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, float]]:
@@ -48,7 +48,7 @@ def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, 
 def settings(devices: int) -> dict[str, dict[str, Any]]:
     """The settings of every way."""
     alone = {axis: {"agent_axis": axis, "devices": 1} for axis in AXES}
-    shared = {"batches": "map", "shard": "shard"} if devices > 1 else {}
+    shared = {"batches": "unroll", "shard": "shard"} if devices > 1 else {}
     return alone | {way: {"agent_axis": axis, "devices": devices} for way, axis in shared.items()}
 
 
