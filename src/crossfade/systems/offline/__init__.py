@@ -90,6 +90,7 @@ RECORD = System(
     headline=(
         Measure("eval/success", "success", "higher"),
         Measure("eval/success_se", "std. error"),
+        Measure("eval/anywhere", "from anywhere", "higher"),
         Measure("eval/length", "steps", "lower"),
         Measure("eval/scripted", "scripted"),
         Measure("eval/random", "random"),
