@@ -36,9 +36,8 @@ CLONING = "cloning"
 LAST = 3
 """Evaluations at the end of a curve that the table gives the mean of."""
 HEAD = (
-    "| agent | before, % | at the end, % | of each seed | last three, mean | from anywhere: before, % | at the end, % "
-    "| of each seed | last three, mean | steps to goal | updates | seconds |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    "| agent | task: before, % | at the end | last three | from anywhere: before, % | at the end | last three "
+    "| steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 Evaluated = tuple[int, list[float], list[float], list[float]]
 """The update, and of each seed success in the task, its steps, and success from anywhere."""
@@ -72,7 +71,7 @@ def learn(config: OfflineDataConfig, seeds: list[int]) -> Iterator[Evaluated]:
 
 
 def row(agent: str, found: dict[str, Any]) -> str:
-    """A line of the table. The last three evaluations are those of fine-tuning."""
+    """A line of the table: before the mean, then of each seed. The last three evaluations are those of fine-tuning."""
     cloned = agent == CLONING
     update, _, steps, _ = found["curve"][-1]
     percent = lambda numbers: ", ".join(f"{100 * x:.0f}" for x in numbers)
@@ -80,8 +79,8 @@ def row(agent: str, found: dict[str, Any]) -> str:
     def columns(place: int) -> str:
         before = [at[place] for at in found["curve"] if at[0] == found["pretrain"] and not cloned]
         tuned = [at[place] for at in found["curve"] if cloned or at[0] > found["pretrain"]]
-        last = f"{percent([np.mean(tuned[-1])])} | {percent(tuned[-1])} | {percent(np.mean(tuned[-LAST:], 0))}"
-        return f"{percent([np.mean(before)]) if before else ''} | {last}"
+        earlier = percent([np.mean(before)]) if before else ""
+        return f"{earlier} | {percent(tuned[-1])} | {percent(np.mean(tuned[-LAST:], 0))}"
 
     return f"| {agent} | {columns(1)} | {columns(3)} | {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
 
