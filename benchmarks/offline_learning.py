@@ -6,8 +6,9 @@
 
 Every agent is trained by its preset, `maze_iql` and so on, and all are judged by the same episodes. `before` is the
 policy at the end of pre-training, which has seen no reward: of fb_repr and hilp the one at the latent that they infer
-(zero-shot), of the others behavioural cloning. `cloning` is IQL that clones to its end. In mode jax_full the seeds are
-trained side by side in one program, where the system has populations, else one after the other.
+(zero-shot), of the others behavioural cloning. `cloning` is IQL that clones to its end. Episodes of the task begin in
+one cell, those `from anywhere` in all of the maze. In mode jax_full the seeds are trained side by side in one program,
+where the system has populations, else one after the other.
 """
 
 import argparse
@@ -35,11 +36,12 @@ CLONING = "cloning"
 LAST = 3
 """Evaluations at the end of a curve that the table gives the mean of."""
 HEAD = (
-    "| agent | before, % | at the end, % | of each seed | last three, mean | steps to goal | updates | seconds |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| agent | task: before, % | at the end | last three | from anywhere: before, % | at the end | last three "
+    "| steps to goal | updates | seconds |\n|---|---|---|---|---|---|---|---|---|---|"
 )
-Evaluated = tuple[int, list[float], list[float]]
-"""The update, and of each seed success and steps."""
+Evaluated = tuple[int, list[float], list[float], list[float]]
+"""The update, and of each seed success in the task, its steps, and success from anywhere."""
+FIGURES = ("success", "length", "anywhere")
 
 
 def config_of(agent: str, words: list[str]) -> OfflineDataConfig:
@@ -58,28 +60,29 @@ def learn(config: OfflineDataConfig, seeds: list[int]) -> Iterator[Evaluated]:
         for first, last in pairwise(marks):
             population.run(first, last - first)
             found = population.evaluate()
-            yield last, found["success"].tolist(), found["length"].tolist()
+            yield last, *(found[name].tolist() for name in FIGURES)
         return
     trainers = [make_trainer(RECORD, own) for own in configs]
     for first, last in pairwise(marks):
         for trainer in trainers:
             trainer.run(first, last - first)
         found = [trainer.evaluate().metrics for trainer in trainers]
-        yield last, [m["eval/success"] for m in found], [m["eval/length"] for m in found]
+        yield last, *([m[f"eval/{name}"] for m in found] for name in FIGURES)
 
 
 def row(agent: str, found: dict[str, Any]) -> str:
-    """A line of the table. The last three evaluations are those of fine-tuning."""
+    """A line of the table: before the mean, then of each seed. The last three evaluations are those of fine-tuning."""
     cloned = agent == CLONING
-    before = next((success for update, success, _ in found["curve"] if update == found["pretrain"]), None)
-    update, after, steps = found["curve"][-1]
-    tuned = [success for at, success, _ in found["curve"] if cloned or at > found["pretrain"]]
+    update, _, steps, _ = found["curve"][-1]
     percent = lambda numbers: ", ".join(f"{100 * x:.0f}" for x in numbers)
-    return (
-        f"| {agent} | {'' if before is None or cloned else percent([np.mean(before)])} "
-        f"| {percent([np.mean(after)])} | {percent(after)} | {percent(np.mean(tuned[-LAST:], 0))} "
-        f"| {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
-    )
+
+    def columns(place: int) -> str:
+        before = [at[place] for at in found["curve"] if at[0] == found["pretrain"] and not cloned]
+        tuned = [at[place] for at in found["curve"] if cloned or at[0] > found["pretrain"]]
+        earlier = percent([np.mean(before)]) if before else ""
+        return f"{earlier} | {percent(tuned[-1])} | {percent(np.mean(tuned[-LAST:], 0))}"
+
+    return f"| {agent} | {columns(1)} | {columns(3)} | {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
 
 
 def main() -> None:
@@ -98,7 +101,7 @@ def main() -> None:
         curve = []
         for evaluated in learn(config, asked.seeds):
             curve.append(evaluated)
-            print(agent, *evaluated[:2], file=sys.stderr, flush=True)
+            print(agent, evaluated[0], evaluated[1], evaluated[3], file=sys.stderr, flush=True)
         told[agent] = {"mode": mode, "seeds": asked.seeds, "pretrain": config.pretrain, "curve": curve}
         told[agent]["seconds"] = round(time.perf_counter() - began, 1)
         print(row(agent, told[agent]), flush=True)

@@ -20,7 +20,7 @@ from crossfade.run import RunDir
 from crossfade.systems.offline import generate, pictures, summary
 from crossfade.systems.offline.config import OfflineDataConfig
 from crossfade.systems.offline.data import load
-from crossfade.systems.offline.evaluation import EPISODES, OfflineEffort, evaluate
+from crossfade.systems.offline.evaluation import EPISODES, OfflineEffort, evaluate, play_maze
 from crossfade.systems.offline.gymnasium_evaluation import play
 from crossfade.verbs.configured import read_config
 
@@ -211,10 +211,22 @@ def test_frames_are_stacked_in_the_maze_and_in_gymnasium(monkeypatch, file):
     seen.clear()
     moving = lambda x: (seen.append(x.copy()), np.ones((len(x), 2)))[1]
     evaluate(maze, load(maze), moving, dict, OfflineEffort(episodes=5))
-    assert [x.shape for x in seen] == [(5, 4)] * 3
-    np.testing.assert_array_equal(seen[0][:, :2], seen[0][:, 2:])
+    assert [x.shape for x in seen] == [(5, 4)] * 6  # three steps from the task's start, three from anywhere
+    for first in (seen[0], seen[3]):
+        np.testing.assert_array_equal(first[:, :2], first[:, 2:])
     np.testing.assert_array_equal(seen[2][:, :2], seen[1][:, 2:])
     assert (seen[1][:, :2] != seen[1][:, 2:]).any()
+
+
+def test_episodes_also_begin_anywhere():
+    config, still = OfflineDataConfig(env=UMAZE, episodes=4, length=9, normalize="none"), np.zeros_like
+    played = play_maze(UMAZE, still, 300, anywhere=True)
+    column, row = np.floor(played.paths[0]).astype(int).T
+    assert set(row * UMAZE.walls.shape[1] + column) == set(UMAZE.free)
+    near = np.linalg.norm(played.paths[0] - UMAZE.goal, axis=-1) <= UMAZE.tolerance
+    np.testing.assert_array_equal(played.success, near)
+    found = evaluate(config, load(config), still, dict, OfflineEffort(episodes=300)).metrics
+    assert found["eval/success"] == 0 and found["eval/anywhere"] == near.mean() > 0
 
 
 def test_missing_data_are_wrong_usage(tmp_path, capsys):

@@ -62,9 +62,7 @@ def collect(
     wanted = _cells(params, random.uniform(stream(GOAL), (steps, episodes)))
     heading = random.normal(stream(DIRECTION), (-(-steps // HOLD), episodes, 2))
     heading /= np.sqrt(np.square(heading).sum(-1, keepdims=True))
-    start = random.uniform(stream(START), (episodes, 3))
-    position = params.centre(_cells(params, start[:, 0]))
-    position += on_grain((start[:, 1:] - np.float32(0.5)) * np.float32(2 * params.jitter))
+    position = anywhere(params, random.uniform(stream(START), (episodes, 3)))
     observations, actions = np.empty((2, steps, episodes, 2), np.float32)
     goal = wanted[0]
     for t in range(steps):
@@ -79,6 +77,12 @@ def collect(
     terminals[:, -1] = 1
     in_turn = lambda x: x.swapaxes(0, 1).reshape(-1, 2)
     return Rows(in_turn(observations), in_turn(actions), terminals.reshape(-1))
+
+
+def anywhere(params: MazeParams, uniform: Float32[np.ndarray, "n 3"]) -> Float32[np.ndarray, "n 2"]:
+    """Positions near the centres of free cells, each cell as likely as the others."""
+    shift = on_grain((uniform[:, 1:] - np.float32(0.5)) * np.float32(2 * params.jitter))
+    return params.centre(_cells(params, uniform[:, 0])) + shift
 
 
 def transitions(rows: Rows) -> Transitions:

@@ -1,7 +1,8 @@
 """What a policy learned from data is worth: success in its world, and losses on data that it has not learned from.
 
-Every policy is judged by the same episodes, whatever its seed. Beside it stand those who collected the data and one
-who acts at random.
+Every policy is judged by the same episodes, whatever its seed. Those of a task begin in one cell and are much alike: a
+policy that is wrong in one place on the way fails in all of them. So as many others begin anywhere in the maze, with
+the same goal (`eval/anywhere`). Beside it stand those who collected the data and one who acts at random.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
+from ...envs.maze.data import anywhere as positions_anywhere
 from ...envs.maze.maze_numpy import Maze
 from ...envs.maze.navigator_numpy import navigate
 from ...envs.maze.params import MazeParams
@@ -64,16 +66,23 @@ def evaluate(
         figures = _figures(play(config, data, act, episodes))
         return Evaluation({**figures, **losses}, test_set=config.test_set)
     seen = lambda position: data.statistics.apply(position).astype(config.dtype)
-    stacked = _stacking(config.frame_stack)
-    played = play_maze(config.env, lambda position: act(stacked(seen(position))), episodes)
+
+    def play_policy(*, anywhere: bool) -> Played:
+        stacked = _stacking(config.frame_stack)
+        return play_maze(config.env, lambda position: act(stacked(seen(position))), episodes, anywhere=anywhere)
+
+    played = play_policy(anywhere=False)
+    figures = {**_figures(played), "eval/anywhere": float(play_policy(anywhere=True).success.mean())}
     scripted = {f"eval/{name}": _baseline(config.env, name, episodes) for name in ("scripted", "random")}
-    return Evaluation({**_figures(played), **scripted, **losses}, {"paths": played.paths, "success": played.success})
+    return Evaluation({**figures, **scripted, **losses}, {"paths": played.paths, "success": played.success})
 
 
-def play_maze(params: MazeParams, act: Act, episodes: int) -> Played:
-    """Episodes of the task by a policy that is given positions."""
-    maze = Maze(params)
-    state = maze.begin(None, None, random.uniform(random.key(EPISODES), (episodes, maze.start_numbers)))
+def play_maze(params: MazeParams, act: Act, episodes: int, *, anywhere: bool = False) -> Played:
+    """Episodes of the task by a policy that is given positions; `anywhere` says where they begin."""
+    maze, key = Maze(params), random.key(EPISODES)
+    state = maze.begin(None, None, random.uniform(key, (episodes, maze.start_numbers)))
+    if anywhere:
+        state = state._replace(position=positions_anywhere(params, random.uniform(key, (episodes, 3))))
     success, length, paths = np.zeros(episodes, bool), np.full(episodes, params.limit), [state.position]
     for t in range(params.limit):
         after, outcome = maze.step(None, None, state, act(maze.observe(None, None, state)).astype(np.float32))
