@@ -320,6 +320,7 @@ def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given, fact
     from .bridge.matching.both_models import unwrap
     from .bridge.matching.draws import is_continuous
     from .bridge.matching.outputs import in_torch_layout, output_tensors
+    from .bridge.meant_numbers import Meant
     from .bridge.widening import Wide, widened
     from .parity import Twin
     from .parity.arrays import jax_tree, to_numpy, torch_tree
@@ -332,17 +333,17 @@ def _twin(name: str, module: Any, mapping: "Mapping", x: Any, given: Given, fact
     batch = batch if factor == 1.0 else jax.tree.map(scaled, batch)
     jax_call = given.jax_apply or mapping.opened.call
     torch_call = given.torch_apply or (lambda module, x: module(*(x if isinstance(x, tuple) else (x,))))
-    torch_meant, jax_meant = mapping.numbers or (None, None)
+    torch_meant, jax_meant = mapping.numbers or (Meant(), Meant())
 
     def forward(module: Any, x: Any) -> dict[str, Any]:
-        wide = torch.get_default_dtype() == torch.float64 and torch_meant is not None
+        wide = torch.get_default_dtype() == torch.float64
         with Wide(torch_meant) if wide else nullcontext():
             return output_tensors(torch_call(module, x))
 
     def call(model: Any, x: Any) -> Any:
         opened = open_model(model)
         run = lambda leaves, x: jax_call(opened.inference(opened.replace(leaves)), x)
-        wide = jax.config.jax_enable_x64 and jax_meant is not None  # pyright: ignore[reportAttributeAccessIssue]
+        wide = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
         return (widened(run, jax_meant) if wide else run)(opened.leaves(), x)
 
     jax_result = call(mapping.to_jax(module.state_dict()), jax_tree(of(batch, "jax"), "float32"))

@@ -103,6 +103,10 @@ def test_a_constant_is_moved_by_a_unit_in_its_last_place_at_most(beside):
     assert Meant([near])(held)[0] == near and Meant([far])(held)[0] == 0.1
 
 
+def test_a_number_beyond_float32_stays():
+    assert Meant()(np.array([1e300, 0.5]))[0] == 1e300
+
+
 def test_an_axis_of_numbers_computed_in_float32_is_that_computed_in_float64():
     atoms = torch.linspace(-10, 10, 51).numpy()  # some are wrong in the last place, and the middle is not zero
     exact = np.linspace(-10, 10, 51)

@@ -121,6 +121,8 @@ def _frames(eqn: JaxprEqn) -> list[Any]:
 
 def at_line(eqn: JaxprEqn) -> AbstractContextManager[None]:
     """A context whose equations have the user's line of this one."""
+    if source_info_util is None:
+        return nullcontext()
     try:
         return source_info_util.user_context(eqn.source_info.traceback, name_stack=eqn.source_info.name_stack)
     except (AttributeError, TypeError):  # it has changed in a later version

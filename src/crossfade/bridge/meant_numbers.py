@@ -35,8 +35,9 @@ class Meant:
         """The same numbers in float64."""
         wide = np.asarray(array, np.float64)
         single = array.dtype == np.float32
-        if not single and not np.array_equal(wide.astype(np.float32), wide):
-            return wide
+        with np.errstate(over="ignore"):
+            if not single and not np.array_equal(wide.astype(np.float32), wide):
+                return wide
         finite = np.isfinite(wide)
         found, places = np.unique(wide[finite], return_inverse=True)
         if not 0 < found.size <= MANY:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -106,7 +107,9 @@ def is_narrow(jaxpr: Jaxpr) -> bool:
 def _play(closed: ClosedJaxpr, args: list[Any], meant: Number) -> list[Any]:
     env = dict(zip(closed.jaxpr.constvars, (_constant(value, meant) for value in closed.consts), strict=True))
     env |= dict(zip(closed.jaxpr.invars, map(_wide, args), strict=True))
-    read = lambda v: _constant(np.asarray(v.val, v.aval.dtype), meant) if isinstance(v, Literal) else env[v]
+    read = lambda v: (
+        _constant(np.asarray(v.val, getattr(v.aval, "dtype", None)), meant) if isinstance(v, Literal) else env[v]
+    )
     for eqn in closed.jaxpr.eqns:
         with at_line(eqn):
             results = _run(eqn, [read(v) for v in eqn.invars], meant)
@@ -139,7 +142,7 @@ def _run(eqn: JaxprEqn, inputs: list[Any], meant: Number) -> list[Any]:
             branches = [lambda *args, branch=branch: play(branch, list(args)) for branch in params["branches"]]
             return list(lax.switch(inputs[0], branches, *inputs[1:]))
         case name if name in BITS:
-            kinds = [v.aval.dtype for v in eqn.invars]
+            kinds = [getattr(v.aval, "dtype", None) for v in eqn.invars]
             inputs = [_as(kind, x) for kind, x in zip(kinds, inputs, strict=True)]
         case _:
             params = {name: _parameter(value, meant) for name, value in params.items()}
@@ -151,7 +154,7 @@ def _parameter(value: Any, meant: Number) -> Any:
     """A parameter of a primitive: a type, or the body of a scatter or reduction."""
     if _is_jaxpr(value):
         closed = _closed(value)
-        shapes = [jax.ShapeDtypeStruct(v.aval.shape, WIDE.get(v.aval.dtype, v.aval.dtype)) for v in closed.jaxpr.invars]
+        shapes = [jax.ShapeDtypeStruct(a.shape, WIDE.get(a.dtype, a.dtype)) for a in closed.in_avals]
         wide = jax.make_jaxpr(lambda *args: _play(closed, list(args), meant))(*shapes)
         return wide if isinstance(value, ClosedJaxpr) else wide.jaxpr
     try:
@@ -161,7 +164,7 @@ def _parameter(value: Any, meant: Number) -> Any:
 
 
 def _constant(value: Any, meant: Number) -> Any:
-    if getattr(value, "dtype", None) in (np.float32, np.float64) and not isinstance(value, jax.core.Tracer):
+    if getattr(value, "dtype", None) in (np.float32, np.float64) and not isinstance(value, Tracer):
         return jnp.asarray(meant(np.asarray(value)))
     return _wide(value)
 
