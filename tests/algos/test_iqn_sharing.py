@@ -1,13 +1,11 @@
-"""Agents on several devices: each takes its part of the fractions to act by, and draws its part of the noise."""
+"""Agents that act on several devices: each takes its part of the fractions, and all take the same action."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from iqn_jax_cases import Toy
 from iqn_learner_cases_jax import policy_of, sizes_of, small
 
-from crossfade.algos.iqn.noise_jax import draw
 from crossfade.algos.iqn.train_jax import LEAST, actor
 from crossfade.optim import sharing_jax as sharing
 from default_run import few_pairs
@@ -16,16 +14,15 @@ from default_run import few_pairs
 def actions(config, stacks, fractions):
     """What the second agent does in front of every stack, and how many messages the devices exchange for it."""
     networks = [model.local for model in policy_of(config).models]
+    local = jax.tree.map(lambda *arrays: jnp.stack(arrays), *networks)
 
-    def each(networks, stacks, fractions):
-        act = actor(networks, config)
+    def each(local, stacks, fractions):
+        act = actor(local, config)
         return jax.lax.map(lambda given: act(jnp.int32(1), *given), (stacks, fractions))
 
     places = (sharing.EVERYWHERE,) * 3
-    program = jax.jit(sharing.spread(each, config.devices, places, sharing.EVERYWHERE)).lower(
-        networks, stacks, fractions
-    )
-    return np.asarray(program.compile()(networks, stacks, fractions)), program.as_text().count("all_reduce")
+    program = jax.jit(sharing.spread(each, config.devices, places, sharing.EVERYWHERE)).lower(local, stacks, fractions)
+    return np.asarray(program.compile()(local, stacks, fractions)), program.as_text().count("all_reduce")
 
 
 SIZES = [(1, 2 * LEAST, True), (LEAST, 2, True), (1, 12, False), (LEAST, 3, False)]
@@ -43,17 +40,3 @@ def test_devices_share_fractions_where_there_are_many(worlds, quantiles, shared,
     found, messages = actions(both, stacks, fractions)
     assert np.array_equal(found, expected) and none == 0 and (messages > 0) == shared
     assert (actions(alone, stacks, fractions[..., : quantiles // 2])[0] != expected).any()
-
-
-def test_devices_draw_the_noise_of_the_networks_in_parts():
-    """Also where the numbers cannot be shared out evenly: 3 agents have 3 times 7 each."""
-
-    def drawn(config):
-        program = lambda key: draw(key, Toy(3, 2), 7, config)
-        spread = jax.jit(sharing.spread(program, config.devices, sharing.EVERYWHERE, sharing.EVERYWHERE))
-        return spread(jax.random.key(3)), spread.lower(jax.random.key(3)).as_text().count("all_gather")
-
-    (found, messages), (expected, none) = drawn(small(devices=2)), drawn(small())
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert len(set(np.asarray(found.noise).ravel().tolist())) == 63
-    assert none == 0 and messages > 0

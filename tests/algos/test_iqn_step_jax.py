@@ -19,7 +19,7 @@ from iqn_learner_cases_jax import (
     transitions,
 )
 
-from crossfade.algos.iqn import learner_jax, learners_jax
+from crossfade.algos.iqn import learner_jax, stacked_jax
 from crossfade.algos.iqn.batch import Batch
 from crossfade.algos.iqn.losses_jax import model_loss
 from crossfade.algos.iqn.networks_jax import make_policy
@@ -35,8 +35,8 @@ def batch_of(config, seed=0, ready=True, copy=False):
 
 @cache
 def program(config):
-    """`update_learners`, compiled, on as many devices as the config says."""
-    step = partial(learners_jax.update_learners, config=config)
+    """`update_stacked`, compiled, on as many devices as the config says."""
+    step = partial(stacked_jax.update_stacked, config=config)
     places = sharing.EVERYWHERE, sharing.EVERYWHERE
     return jax.jit(sharing.spread(step, config.devices, places, places))
 
@@ -50,12 +50,12 @@ def started(config):
 def trained(config, steps=3, ready=True, copies=()):
     """Parameters by name, the states of the optimisers and the infos of a few steps."""
     policy, _, opt_states = started(config)
-    learners, infos = learners_jax.split(policy, opt_states, config), []
+    stacked, infos = stacked_jax.stack(policy, opt_states, config), []
     for step in range(steps):
         batch = batch_of(config, step, ready, step in copies)
-        learners, info = program(config)(learners, batch)
+        stacked, info = program(config)(stacked, batch)
         infos.append({key: float(value) for key, value in info.items()})
-    policy, opt_states = learners_jax.join(learners, opt_states, config)
+    policy, opt_states = stacked_jax.unstack(stacked, policy, opt_states)
     return named(policy), opt_states, infos
 
 
@@ -101,7 +101,7 @@ CASES = {
 
 AXES = {
     "vmap": {"agent_axis": "vmap"},
-    "map": {"agent_axis": "map"},
+    "unroll": {"agent_axis": "unroll"},
     "shard 2": {"agent_axis": "shard", "devices": 2},
     "shard 4": {"agent_axis": "shard", "devices": 4},
     "batches 2": {"devices": 2},
@@ -112,7 +112,7 @@ PAIRS = [("separate", axis) for axis in ("vmap", "batches 2")]
 PAIRS += [
     pytest.param(*pair, marks=pytest.mark.slow)
     for pair in (
-        ("separate", "map"),
+        ("separate", "unroll"),
         ("separate", "shard 2"),
         ("groups", "vmap"),
         ("groups", "shard 4"),
@@ -146,23 +146,6 @@ def test_the_axis_of_agents_runs_in_any_way_alike(case, axis, x64):
     same = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
     jax.tree.map(same, states, expected_states)
     jax.tree.map(same, infos, expected_infos)
-
-
-def test_a_large_batch_is_learned_from_in_parts(x64, monkeypatch):
-    config = small()
-    model, given = policy_of(config).models[1], jax.tree.map(jnp.asarray, of_agent(transitions(config), 1))
-
-    def program():
-        return jax.jit(lambda own: learners_jax._gradient(model, own, config)).trace(given)
-
-    whole = program()
-    monkeypatch.setattr(learners_jax, "AT_HAND", 2 * config.quantiles * config.hidden)
-    halves = program()
-    assert "length=2" in str(halves.jaxpr) and "length=" not in str(whole.jaxpr)
-    found, expected = (jax.tree.leaves(one.lower().compile()(given)) for one in (halves, whole))
-    for one, other in zip(found, expected, strict=True):
-        assert np.any(other)
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
 
 def test_the_named_optimizers_take_the_same_step_one_by_one(x64):
@@ -210,7 +193,7 @@ def test_both_targets_follow_and_are_copied(x64):
 
 @pytest.mark.parametrize("clip_norm", few((1.0, None), 1.0))
 @pytest.mark.parametrize("players", (1, 12))
-def test_splitting_and_joining_is_exact(players, clip_norm):
+def test_stacking_and_back_is_exact(players, clip_norm):
     """Also behind jit, which sorts the optimisers by name: model_10 before model_2."""
     config = small(players=players, dtype="float32", clip_norm=clip_norm)
     policy, _, opt_states = started(config)
@@ -222,16 +205,16 @@ def test_splitting_and_joining_is_exact(players, clip_norm):
 
     @jax.jit
     def there(policy, opt_states):
-        return learners_jax.split(policy, opt_states, config)
+        return stacked_jax.stack(policy, opt_states, config)
 
     @jax.jit
-    def back(learners, opt_states):
-        return learners_jax.join(learners, opt_states, config)
+    def back(stacked, policy, opt_states):
+        return stacked_jax.unstack(stacked, policy, opt_states)
 
-    learners = there(policy, opt_states)
-    plain = jax.tree.structure(learners_jax.clipped_adam(config, 0.1).init(policy.models[0].local))
-    assert all(jax.tree.structure(learner.opt_state) == plain for learner in learners)
-    found = back(learners, opt_states)
+    stacked = there(policy, opt_states)
+    plain = jax.tree.structure(stacked_jax.clipped_adam(config, 0.1).init(policy.models[0].local))
+    assert jax.tree.structure(stacked.opt_state) == plain
+    found = back(stacked, policy, opt_states)
     assert jax.tree.structure(found) == jax.tree.structure((policy, opt_states))
     jax.tree.map(np.testing.assert_array_equal, found, (policy, opt_states))
 

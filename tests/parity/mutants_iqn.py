@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from crossfade.algos.iqn import (
-    learners_jax,
     losses_jax,
     networks_jax,
     noise_jax,
@@ -28,6 +27,7 @@ from crossfade.algos.iqn import (
     replay_numpy,
     rollout_jax,
     rollout_numpy,
+    stacked_jax,
 )
 from crossfade.config import apply
 from crossfade.envs.game import make_game
@@ -190,7 +190,7 @@ PAIR = (*PLAIN, "lr=1e-3,2e-3", "clip_norm=0.1")
 
 
 def iqn_step(bug: str | None = None) -> Twin:
-    twin, gradient, config = whole(*PAIR), learners_jax._gradient, settings(SMALL, PAIR)
+    twin, gradient, config = whole(*PAIR), stacked_jax._gradient, settings(SMALL, PAIR)
     right = twin.update[1]
 
     def one_norm(policy, tx, opt_states, batch):
@@ -200,19 +200,19 @@ def iqn_step(bug: str | None = None) -> Twin:
             norms += [jnp.square(g).sum() for g in jax.tree.leaves(gradient(model, own, config)[0])]
         share = jnp.minimum(1, config.clip_norm / jnp.sqrt(sum(norms)))
         scaled = lambda *given: jax.tree.map(lambda g: share * g, gradient(*given))
-        found = patched(right, (learners_jax, "_gradient", scaled))(policy, tx, opt_states, batch)
+        found = patched(right, (stacked_jax, "_gradient", scaled))(policy, tx, opt_states, batch)
         return *found[:2], right(policy, tx, opt_states, batch)[2]
 
     def early(own, g, rate, config):
         after = step(own, g, rate, config)
-        target = ema(own.model.target, own.model.local, config.tau)
-        return after._replace(model=networks_jax.Model(after.model.local, target))
+        target = ema(own.models.target, own.models.local, config.tau)
+        return after._replace(models=networks_jax.Model(after.models.local, target))
 
-    step = learners_jax._step
+    step = stacked_jax._step
     unready = twin.batches(0)._replace(ready=np.array(False))
     bugs = {
         "one norm for all models": lambda: one_norm,
-        "target follows before the step": lambda: patched(right, (learners_jax, "_step", early)),
+        "target follows before the step": lambda: patched(right, (stacked_jax, "_step", early)),
         "shares of local and target exchanged": lambda: whole(*PAIR, "tau=0.95").update[1],
         "target does not follow": lambda: whole(*PAIR, "target=hard", "sync=1000").update[1],
         "learning rate of the first agent for all": lambda: whole(*PLAIN, "clip_norm=0.1").update[1],

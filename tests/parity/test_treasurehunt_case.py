@@ -184,7 +184,7 @@ def test_fifty_epochs_have_the_same_actions(moves):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("axis, devices", [("vmap", 1), ("map", 1), ("shard", 2), ("unroll", 2)])
+@pytest.mark.parametrize("axis, devices", [("vmap", 1), ("unroll", 1), ("shard", 2), ("map", 2)])
 def test_epochs_are_the_same_however_the_agents_run(axis, devices):
     """Two devices share the fractions that agents act by, too."""
     words = "env.agents=3", "batch_size=4", "acting_quantiles=128"

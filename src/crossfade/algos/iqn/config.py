@@ -40,10 +40,10 @@ class IQNConfig(RunConfig):
     """Whether each agent has a model of its own, all have one, or as `groups` says."""
     groups: tuple[Natural, ...] = ()
     """The number of each agent's model, with parameters=groups."""
-    agent_axis: Literal["vmap", "map", "unroll", "shard"] = "unroll"
+    agent_axis: Literal["vmap", "map", "unroll", "shard"] = "map"
     """How the models are trained side by side; equal but for rounding: all in one batched program, one after the other
-    in a compiled loop, or one after the other unrolled, which copies nothing but compiles longer the more there are.
-    Several `devices` share every batch, each doing so with its part; or, with shard, they share the models."""
+    in a compiled loop, or one after the other unrolled. Several `devices` share every batch, each doing so with its
+    part; or, with shard, they share the models."""
     memory: Count = 1024
     """Rows of the replay of each agent in each game."""
     batch_size: Count = 64

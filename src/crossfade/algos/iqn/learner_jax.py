@@ -1,4 +1,4 @@
-"""The learner of IQN: optimisers, one update; in JAX. Twin: learner_torch.py. learners_jax.py trains the models."""
+"""The learner of IQN: optimisers, one update; in JAX. Twin: learner_torch.py. stacked_jax.py trains the models."""
 
 import jax
 import optax
@@ -8,10 +8,10 @@ from ...nn.layers_jax import name
 from ...optim.masking_jax import only
 from .batch import Batch
 from .config import IQNConfig
-from .learners_jax import clipped_adam, join, split, update_learners
 from .losses_jax import Info
 from .networks_jax import Policy
 from .optimizer import names, rates
+from .stacked_jax import clipped_adam, stack, unstack, update_stacked
 
 
 def make_optimizers(config: IQNConfig, policy: Policy) -> dict[str, optax.GradientTransformation]:
@@ -36,6 +36,6 @@ def update(
     Target networks are copied first if the batch says so, ready or not, and follow after the step if they are soft. A
     batch that is not ready teaches nothing: then all that is told is 0, also `learned`.
     """
-    # `optimizers` own the states; the step is that of `config`.
-    learners, info = update_learners(split(policy, opt_states, config), batch, config)
-    return *join(learners, opt_states, config), info
+    # `optimizers` own the states; the step is that of `config`, for all models at once.
+    stacked, info = update_stacked(stack(policy, opt_states, config), batch, config)
+    return *unstack(stacked, policy, opt_states), info

@@ -77,18 +77,9 @@ class Network(eqx.Module):
 
         return jax.lax.cond(
             (h > 0).sum() <= few,
-            lambda: product(strongest, embedding[units], offset[units], weight.T[units].T),
+            lambda: product(strongest, embedding[units], offset[units], weight[:, units]),
             lambda: product(h[0], embedding, offset, weight),
         )
-
-
-def turned(network: Network) -> Network:
-    """The network with the weight of ff_1 transposed; turned twice, as it was.
-
-    In an episode it is kept so, and turned back in every product: XLA then has nothing to transpose for a few rows,
-    which takes half as long as their product, and the weights of a unit lie side by side.
-    """
-    return eqx.tree_at(lambda network: network.ff_1.weight, network, replace_fn=jnp.transpose)
 
 
 class Model(eqx.Module):

@@ -1,23 +1,17 @@
 """The randomness of an epoch, drawn in JAX. Twin: noise_numpy.py, bit for bit."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int32, PRNGKeyArray
 
 from ...envs.game import Game
-from ...optim import sharing_jax as sharing
 from ...random import streams_jax as streams
 from .batch import Noise
 from .config import IQNConfig
 
 
 def draw(key: PRNGKeyArray, game: Game, noise_dim: int, config: IQNConfig) -> Noise:
-    """The randomness of an epoch, from its key: the i-th field of `Noise` is drawn from fold_in(key, i).
-
-    Of several devices each draws its part of what the networks need, nearly all of the numbers.
-    """
+    """The randomness of an epoch, from its key: the i-th field of `Noise` is drawn from fold_in(key, i)."""
     keys = Noise(*(jax.random.fold_in(key, i) for i in range(len(Noise._fields))))
     uniform = lambda key, *shape: streams.uniform(key, shape, "float32")
     agents, steps = game.agents, (game.turns, config.worlds, game.agents)
@@ -31,16 +25,8 @@ def draw(key: PRNGKeyArray, game: Game, noise_dim: int, config: IQNConfig) -> No
         acting=uniform(keys.acting, *steps, config.acting_quantiles),
         choice=uniform(keys.choice, agents, config.worlds * config.memory),
         fractions=uniform(keys.fractions, agents, 3, config.batch_size, config.quantiles),
-        noise=_normal(keys.noise, (agents, 3, noise_dim), config.devices),
+        noise=streams.normal(keys.noise, (agents, 3, noise_dim), "float32"),
     )
-
-
-def _normal(key: PRNGKeyArray, shape: tuple[int, ...], devices: int) -> Float32[Array, "..."]:
-    """Standard normal numbers, which all devices have after each has drawn its part."""
-    size = math.prod(shape)
-    own = -(-size // devices)
-    at = jnp.arange(own, dtype=jnp.uint32) + jnp.uint32(sharing.number(devices) * own)
-    return sharing.gather(streams.normal(key, (own,), "float32", at), devices)[:size].reshape(shape)
 
 
 def _order(uniform: Float32[Array, "turns agents"], config: IQNConfig) -> Int32[Array, "turns agents"]:

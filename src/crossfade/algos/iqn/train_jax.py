@@ -1,6 +1,5 @@
 """Training compiled: episodes, replay and gradient steps, many epochs in one program."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -15,15 +14,14 @@ from .acting_jax import values
 from .architecture import Architecture
 from .batch import Batch, Episode, Noise, Replay
 from .config import IQNConfig
-from .learners_jax import Learners, join, split, update_learners
 from .losses_jax import Info
-from .networks_jax import Network, Policy, turned
+from .networks_jax import Network, Policy
 from .noise_jax import draw
 from .rollout_jax import Act, Agent, play, returns
+from .stacked_jax import Stacked, stack, unstack, update_stacked
 
 LEAST = 64
 """Rows of a forward pass on each device, from which on the devices share the fractions that agents act by."""
-Now = tuple[Learners, Replay]
 Trained = tuple[Policy, dict[str, PyTree], Replay, dict[str, Float[Array, " n"]]]
 
 
@@ -55,37 +53,36 @@ def train(
         key: PRNGKeyArray,
         first_step: int | Array,
     ) -> Trained:
-        def one(now: Now, given: tuple[Array, Array, Array]) -> tuple[Now, Info]:
-            learners, replay = now
+        def one(now: tuple[Stacked, Replay], given: tuple[Array, Array, Array]) -> tuple[tuple[Stacked, Replay], Info]:
+            stacked, replay = now
             step, epsilon, copy = given
             noise = draw(jax.random.fold_in(key, step), game, sizes.noise_dim, config)
             replay, history = replay_jax.open_episode(replay, config)
-            act = actor([learner.model.local for learner in learners], config)
-            episode, _ = play(game, act, history, noise, epsilon, config)
+            episode, _ = play(game, actor(stacked.models.local, config), history, noise, epsilon, config)
             replay = replay_jax.store(replay, episode, config)
-            learners, info = update_learners(learners, batch_of(replay, noise, copy, game, config), config)
-            return (learners, replay), {**info, **_floats(returns(episode), config)}
+            stacked, info = update_stacked(stacked, batch_of(replay, noise, copy, game, config), config)
+            return (stacked, replay), {**info, **_floats(returns(episode), config)}
 
         steps = first_step + jnp.arange(len(copy), dtype=jnp.int32)
-        start = split(policy, opt_states, config), replay
-        (learners, replay), metrics = jax.lax.scan(one, start, (steps, epsilon, copy))
-        return *join(learners, opt_states, config), replay, metrics
+        start = stack(policy, opt_states, config), replay
+        (stacked, replay), metrics = jax.lax.scan(one, start, (steps, epsilon, copy))
+        return *unstack(stacked, policy, opt_states), replay, metrics
 
     inputs = policy, opt_states, replay, epsilon, copy, key, first_step
     return sharing.spread(several, config.devices, (EVERYWHERE,) * 7, (EVERYWHERE,) * 4)(*inputs)
 
 
-def actor(networks: Sequence[Network], config: IQNConfig) -> Act:
-    """The agents at work, by the local networks of all models."""
-    # A branch for each model: to cut its parameters out of a stack for every action takes longer than the action.
-    branches = [lambda *given, kept=kept: values(turned(kept), *given) for kept in map(turned, networks)]
+def actor(local: Network, config: IQNConfig) -> Act:
+    """The agents at work, by networks with an axis of models in front."""
+    # A branch for each model: to cut its parameters out of the stack for every action takes longer than the action.
+    networks = [jax.tree.map(lambda array, k=k: array[k], local) for k in range(config.n_models)]
     model_of = jnp.array(config.model_of, jnp.int32)
     shared = config.worlds * config.acting_quantiles >= LEAST * config.devices
     devices = config.devices if shared and config.acting_quantiles % config.devices == 0 else 1
 
     def act(agent: Agent, stack: Array, fractions: Array) -> Array:
         given = stack, sharing.part(fractions, devices, 1)
-        found = jax.lax.switch(model_of[agent], branches, *given)
+        found = jax.lax.switch(model_of[agent], [partial(values, network) for network in networks], *given)
         return jnp.argmax(sharing.mean(found, devices), -1).astype(jnp.int32)
 
     return act
@@ -101,9 +98,9 @@ def batch_of(replay: Replay, noise: Noise, copy: Bool[Array, ""], game: Game, co
 @partial(jax.jit, static_argnames=("game", "config"))
 def play_greedily(policy: Policy, noise: Noise, game: Game, config: IQNConfig) -> Episode:
     """The games of `noise`, without random actions and with an empty history."""
-    networks = [model.local for model in policy.models]
+    local = jax.tree.map(lambda *arrays: jnp.stack(arrays), *(model.local for model in policy.models))
     history = jnp.zeros((config.worlds, game.agents, config.frames - 1, game.observation_dim), jnp.int8)
-    return play(game, actor(networks, config), history, noise, jnp.zeros(game.agents, config.dtype), config)[0]
+    return play(game, actor(local, config), history, noise, jnp.zeros(game.agents, config.dtype), config)[0]
 
 
 def _floats(named: dict[str, Array], config: IQNConfig) -> dict[str, Array]:

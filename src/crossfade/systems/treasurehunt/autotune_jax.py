@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algos.iqn.batch import Batch
-from ...algos.iqn.learners_jax import Learners, split, update_learners
+from ...algos.iqn.stacked_jax import Stacked, stack, update_stacked
 from ...optim import sharing_jax as sharing
 from ...optim.sharing_jax import EVERYWHERE
 from .config import TreasurehuntConfig
 from .system_jax import System
 
-AXES = ("unroll", "map", "vmap")
+AXES = ("map", "unroll", "vmap")
 
 
 def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, float]]:
@@ -48,7 +48,7 @@ def measure(config: TreasurehuntConfig, rounds: int = 5) -> dict[str, dict[str, 
 def settings(devices: int) -> dict[str, dict[str, Any]]:
     """The settings of every way."""
     alone = {axis: {"agent_axis": axis, "devices": 1} for axis in AXES}
-    shared = {"batches": "unroll", "shard": "shard"} if devices > 1 else {}
+    shared = {"batches": "map", "shard": "shard"} if devices > 1 else {}
     return alone | {way: {"agent_axis": axis, "devices": devices} for way, axis in shared.items()}
 
 
@@ -60,11 +60,11 @@ def _way(config: TreasurehuntConfig) -> Callable[[], Any]:
     # What transitions hold changes no time: those of replay before the first episode, taken for ready.
     batch, _ = system.collect(policy, jax.tree.map(np.asarray, system.start_buffer()), 0)
     given = batch._replace(ready=jnp.asarray(True), copy=jnp.asarray(False), info={})
-    learners, given = sharing.place((split(policy, states, config), given), config.devices)
+    stacked, given = sharing.place((stack(policy, states, config), given), config.devices)
     program = partial(_update, config=config)
     spread = jax.jit(sharing.spread(program, config.devices, (EVERYWHERE, EVERYWHERE), EVERYWHERE))
-    return lambda: jax.block_until_ready(spread(learners, given))
+    return lambda: jax.block_until_ready(spread(stacked, given))
 
 
-def _update(learners: Learners, batch: Batch, config: TreasurehuntConfig) -> Learners:
-    return update_learners(learners, batch, config)[0]
+def _update(stacked: Stacked, batch: Batch, config: TreasurehuntConfig) -> Stacked:
+    return update_stacked(stacked, batch, config)[0]

@@ -179,7 +179,7 @@ class Learning:
     def __init__(self, words: list[str]):
         import jax
 
-        from ...algos.iqn.learners_jax import split, update_learners
+        from ...algos.iqn.stacked_jax import stack, update_stacked
         from ...optim import sharing_jax as sharing
 
         config = apply(TreasurehuntConfig(mode="jax_full"), words)
@@ -188,16 +188,16 @@ class Learning:
         dim = architecture(config, game.observation_dim, game.n_actions).noise_dim
         noise = draw_natively(random.key(0), game, dim, config)
         batch = iqn_jax.batch_of(filled(config), noise, {}, 0, game.turns, config)
-        given = split(trainer.policy, trainer.opt_states, config), batch
-        self.learners, batch = sharing.place(given, config.devices)
-        update = lambda learners, batch: update_learners(learners, batch, config)
+        given = stack(trainer.policy, trainer.opt_states, config), batch
+        self.stacked, batch = sharing.place(given, config.devices)
+        update = lambda stacked, batch: update_stacked(stacked, batch, config)
         everywhere = sharing.EVERYWHERE
         program = sharing.spread(update, config.devices, (everywhere,) * 2, (everywhere,) * 2)
         compiled = jax.jit(program, donate_argnums=0)
-        self.go = lambda learners: jax.block_until_ready(compiled(learners, batch))
+        self.go = lambda stacked: jax.block_until_ready(compiled(stacked, batch))
 
     def once(self) -> None:
-        self.learners, self.told = self.go(self.learners)
+        self.stacked, self.told = self.go(self.stacked)
 
 
 def filled(config: TreasurehuntConfig) -> Replay:

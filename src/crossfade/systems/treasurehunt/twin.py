@@ -229,14 +229,15 @@ def _compiled_epoch(
 ) -> tuple[Replay, Batch]:
     """An epoch of the JAX half up to its gradient step: replay after the episode, and what is learned from."""
     import jax
+    import jax.numpy as jnp
 
     from ...algos.iqn import noise_jax, replay_jax, rollout_jax, train_jax
 
     game, config = system.compiled, system.config
     noise = noise_jax.draw(jax.random.fold_in(key, step), game, system.sizes.noise_dim, config)
-    networks = [model.local for model in policy.models]
+    local = jax.tree.map(lambda *arrays: jnp.stack(arrays), *(model.local for model in policy.models))
     replay, history = replay_jax.open_episode(replay, config)
-    episode, _ = rollout_jax.play(game, train_jax.actor(networks, config), history, noise, epsilon, config)
+    episode, _ = rollout_jax.play(game, train_jax.actor(local, config), history, noise, epsilon, config)
     replay = replay_jax.store(replay, episode, config)
     batch = train_jax.batch_of(replay, noise, copy, game, config)
     told = rollout_jax.returns(episode)
