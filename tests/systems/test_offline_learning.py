@@ -16,6 +16,10 @@ from crossfade.trainers.making import make_trainer
 SMALL = ("env.map=umaze", "episodes=100", "hidden=64,64", "batch_size=128", "tau=0.05", "actor_every=1", "validation=0")
 
 
+FROM_ANYWHERE = ("crl_infonce", "infom", "mbpo_rebrac", "td_infonce")
+"""Agents whose policies now and then are wrong in one place of the task's way, and so fail in all of its episodes."""
+
+
 def preset(agent: str, *words: str) -> OfflineDataConfig:
     return apply(apply(OfflineDataConfig(), find("offline").presets[f"maze_{agent}"]), words)
 
@@ -29,10 +33,10 @@ def success(config: OfflineDataConfig, figure: str = "success") -> float:
 
 
 @cache
-def cloned() -> float:
-    """The success of behavioural cloning from anywhere, after as many updates as IQL has."""
+def cloned(figure: str) -> float:
+    """The success of behavioural cloning, after as many updates as IQL has."""
     config = preset("iql")
-    return success(replace(config, pretrain=config.steps), "anywhere")
+    return success(replace(config, pretrain=config.steps), figure)
 
 
 @pytest.mark.parametrize("shift, rewards", [(0, {-1, 0}), (1, {0, 1})])
@@ -57,5 +61,5 @@ def test_iql_always_arrives(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_agents_arrive_more_often_than_cloning(agent):
-    """From anywhere: a policy that is wrong in one place of the task's way fails in all of its episodes."""
-    assert success(preset(agent), "anywhere") >= cloned() + 0.2
+    figure = "anywhere" if agent in FROM_ANYWHERE else "success"
+    assert success(preset(agent), figure) >= cloned(figure) + 0.3
