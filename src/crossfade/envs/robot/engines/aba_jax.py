@@ -205,7 +205,7 @@ def _inertias(constants: Masses, base: Motion, chains: list[Motion], scale: Floa
     rotation, origin, velocity = kept(tuple(jnp.concatenate(parts, -2) for parts in zip(*beside, strict=True)))
     centre = kept(origin + apply(rotation, constants.com))
     inertia = spatial_inertia(
-        rotation, centre, constants.mass * scale[None], constants.inertia * scale[None, None, None]
+        rotation, centre, scale[None] * constants.mass, scale[None, None, None] * constants.inertia
     )
     force = kept(force_cross(velocity, kept(apply(inertia, velocity))))
     found, first = [(inertia[:, :, 0], force[:, 0])], 1
