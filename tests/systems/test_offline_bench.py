@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import jax
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from jax.interpreters import partial_eval
 
-from crossfade.algos.offline import learner_jax, train_jax
+from crossfade.algos.offline import learner_jax
 from crossfade.algos.offline.batch import PHASES
 from crossfade.algos.offline.config import AGENTS
 from crossfade.algos.offline.data import draws_numpy, sampling_numpy
@@ -165,29 +164,6 @@ def _products(program, agent) -> int:
             case _:
                 total += sum(each(inner))
     return total
-
-
-@pytest.mark.slow
-def test_a_compiled_update_does_not_copy_its_parameters():
-    """Of the bytes of all parameters less than half are copied in an update; XLA's own choice is to copy all."""
-    config = configured("mbpo_rebrac", "finetuning", ["hidden=48,48", "batch_size=32", "mode=jax_full"])
-    data = bench_worker.random_data(config, 500)
-    system_jax.load = lambda _: data
-    system = system_jax.System(config)
-    policy = system.make_policy(system.parameters())
-    tx = learner_jax.make_optimizer(policy, config)
-    state = policy, tx, tx.init(policy), system.start_buffer(), data.learning["finetuning"]
-    lowered = train_jax.train.lower(*state, jax.random.key(0), 0, 4, system.sizes, "finetuning", config)
-    own, copy_all = lowered.compile().as_text(), {name: False for name in train_jax.IN_PLACE}
-    copied, by_default = map(_copied, (own, lowered.compile(compiler_options=copy_all).as_text()))
-    whole = sum(leaf.nbytes for leaf in jax.tree.leaves(policy))
-    assert copied < whole / 2 < by_default
-
-
-def _copied(program: str) -> int:
-    """Bytes of what goes through a compiled program's loops that are copied in a turn."""
-    shapes = re.findall(r"= f32\[([\d,]*)\]\S* copy\(%get-tuple-element", program)
-    return sum(4 * math.prod(int(axis) for axis in shape.split(",") if axis) for shape in shapes)
 
 
 def turns(step: float) -> dict:

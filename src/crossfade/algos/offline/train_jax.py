@@ -24,16 +24,12 @@ from .terms_jax import Info
 Trained = tuple[Modules, PyTree, Memory, dict[str, Float[Array, " n"]]]
 PLANNED = 32
 """Updates whose random numbers are drawn side by side."""
-IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
-"""How XLA compiles updates for a CPU. By default it copies all parameters at the start of each, since it does not see
-that the products which read them come before the step which writes them."""
 
 
 @partial(
     jax.jit,
     static_argnames=("tx", "sizes", "phase", "n", "config"),
     donate_argnames=("policy", "opt_state", "memory"),
-    compiler_options=IN_PLACE,
 )
 def train(
     policy: Modules,

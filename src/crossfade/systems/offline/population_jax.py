@@ -125,12 +125,7 @@ class Population:
         return jax.tree.map(itemgetter(i), jax.device_get((self.members.policy, self.members.memory)))
 
 
-@partial(
-    jax.jit,
-    static_argnames=("n", "sizes", "phase", "config"),
-    donate_argnames="members",
-    compiler_options=train_jax.IN_PLACE,
-)
+@partial(jax.jit, static_argnames=("n", "sizes", "phase", "config"), donate_argnames="members")
 def train(
     members: Members,
     source: Source,
