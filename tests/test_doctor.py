@@ -223,6 +223,7 @@ AGENT = ["conv_models:Agent", "conv_models:arrays", "--input", "conv_models:step
 HOW = ["--torch-apply", "conv_models:call_agent", "--jax-apply"]
 
 
+@pytest.mark.slow
 def test_an_agent_without_forward_is_called_by_a_function_of_the_users(models, capsys):
     assert main(["doctor", *AGENT, *HOW, "conv_models:call_arrays"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
@@ -251,6 +252,7 @@ def test_functions_that_are_missing_or_none_are_named(words, code, message, mode
     assert message in said.out + said.err and "Traceback" not in said.out + said.err
 
 
+@pytest.mark.slow
 def test_a_port_whose_layers_compute_in_float32_is_proved_in_float64(models, capsys):
     words = ["--input", "conv_models:words"]
     assert main(["doctor", "conv_models:Words", "conv_models:NnxWords", *words]) == 0

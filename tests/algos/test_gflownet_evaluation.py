@@ -296,6 +296,7 @@ def test_an_effort_of_nothing_is_refused(bad):
 SMALL = ["hidden=8", "batch_size=4", "steps=2", "chunk=2", "log_every=2", "mode=torch", "backward=uniform"]
 
 
+@pytest.mark.slow
 def test_crossfade_eval_judges_a_world_that_cannot_be_listed(tmp_path, capsys):
     words = ["env=ising", "env.side=4", *SMALL]
     assert main(["train", "gflownet", *words, "--runs-dir", str(tmp_path), "--quiet"]) == 0

@@ -23,6 +23,7 @@ def learned(steps: int, *words: str) -> dict[str, float]:
     return trainer.evaluate().metrics
 
 
+@pytest.mark.slow
 def test_a_mixed_batch_learns_the_target():
     found = learned(1000, *CORNERS, *REPLAY, *DATA)
     assert found["eval/tv"] < 0.02 and found["eval/log_z_error"] < 0.05

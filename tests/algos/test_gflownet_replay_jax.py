@@ -333,6 +333,7 @@ def test_maximum_entropy_is_not_mistaken_for_another_backward_policy():
     assert np.isfinite(policy(*nodes[:3], nodes.log_pb).log_pb).all()
 
 
+@pytest.mark.slow
 def test_the_exact_objective_is_trained_in_both_jax_modes(x64):
     whole = trained(system(objective="expected"), 3)
     hosted = trained_on_the_host(system(objective="expected", mode="jax_policy"), 3)

@@ -17,6 +17,7 @@ from crossfade.verbs.sweep_report import record, show, write_page
 SMALL = ["gflownet", "env=hypergrid", "hidden=8", "layers=1", "batch_size=4", "steps=6", "chunk=3", "log_every=3"]
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_all_combinations_and_ranks_them(tmp_path, capsys):
     words = [*SMALL, "--runs-dir", str(tmp_path), "--over", "seed=0..1", "lr=1e-3,1e-2"]
     assert main(["sweep", *words]) == 0

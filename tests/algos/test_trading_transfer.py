@@ -95,6 +95,7 @@ def test_growth_keeps_the_function_to_the_last_bit(framework, words, growth):
         assert same(*both(FORWARD[framework], phases(*words, growth=growth), n)), n
 
 
+@pytest.mark.slow
 def test_in_jax_it_does_without_compilation_too():
     case = phases("hidden=32")
     forward = lambda config, parameters, x: JaxSystem(replace(config, days=1)).make_policy(parameters)(jnp.asarray(x))

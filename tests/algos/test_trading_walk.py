@@ -98,6 +98,7 @@ def test_eval_prints_the_sheet_keeps_the_trades_and_counts_the_look(walked, caps
     assert [caption.endswith("no promise of profit.") for _, caption in shown].count(True) == 2
 
 
+@pytest.mark.slow
 def test_a_report_begins_with_headline_risk_and_sheet_and_equity_has_dates(walked, tmp_path, capsys):
     run = list_runs(walked[0])[0]
     assert main(["eval", str(run), "--resamples", "40", "--json"]) == 0

@@ -30,6 +30,7 @@ def losses(own, names):
     return {name: [run() for run in itertools.repeat(makers[name](), 4)] for name in names}
 
 
+@pytest.mark.slow
 def test_contenders_of_a_twin_do_the_same_work():
     own = contenders(policy_value, "cases:policy_value")
     assert list(own.makers()) == ["torch eager", "torch.compile", "accelerate", "bridge.Step", "JAX by hand"]

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "jax_agent_in_torch.py"
 
 
+@pytest.mark.slow
 def test_the_agent_learns_in_both_and_is_the_same_in_both():
     done = subprocess.run([sys.executable, str(EXAMPLE), "60"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

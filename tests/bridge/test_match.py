@@ -266,13 +266,13 @@ def test_errors_of_the_models_come_through_with_the_side_that_ran():
     assert any("the JAX model" in note for note in error.value.__notes__)
 
 
-def test_a_module_bound_to_float32_is_proved_in_float32():
+def test_a_module_bound_to_float32_is_proved_in_float64():
     class Bound(Layers):
         def forward(self, x):
             return super().forward(x.float())
 
-    with pytest.warns(UserWarning, match="float32"):
-        assert match(Bound(3, 4, 2), EqxLayers(3, 4, 2), X).verify().allowed == pytest.approx(1e-4)
+    proof = match(Bound(3, 4, 2), EqxLayers(3, 4, 2), X).verify()
+    assert proof.precision == "float64" and proof.forward < 1e-14
 
 
 def test_equal_branches_that_only_names_tell_apart():

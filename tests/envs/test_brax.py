@@ -138,6 +138,7 @@ def test_an_environment_as_a_world():
     assert all(isinstance(leaf, np.ndarray) for leaf in host.leaves)
 
 
+@pytest.mark.slow
 def test_our_ppo_trains_an_environment_of_brax():
     """Compiled as a whole it learns to stay near 0; a host loop gives the same first updates."""
     from brax_system_jax import RECORD

@@ -153,6 +153,7 @@ def test_a_fault_is_printed_and_fails_the_doctor(capsys, monkeypatch):
     assert "BROKEN  no way is longer than max_steps=3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_trains_the_same_in_torch_and_in_jax_and_resumes(tmp_path, capsys):
     runs = {}
     for mode, steps in (("torch", 30), ("jax_full", 15)):

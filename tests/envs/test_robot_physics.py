@@ -289,6 +289,7 @@ def test_float32_stays_float32_on_the_host(physics):
     assert apart(small, large) < 1e-4
 
 
+@pytest.mark.slow
 def test_float32_in_jax():
     """Under x64 too."""
     model = load("stilt6")

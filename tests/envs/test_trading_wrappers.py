@@ -159,6 +159,7 @@ def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):
         importlib.import_module(MODULE)
 
 
+@pytest.mark.slow
 def test_gymnax_steps_many_accounts_and_keeps_the_final_observation():
     env, inside, n = TradingEnv(PARAMS), Trading(PARAMS), 8
     params = EnvParams(*jax.tree.map(jnp.asarray, (MARKET, Settings(max_bars=2))))

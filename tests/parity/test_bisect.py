@@ -284,6 +284,7 @@ def test_a_detach_of_the_jax_half_is_named_at_its_line(bug, jax_line, words):
     assert divergence.jax is not None and jax_line in divergence.jax.source
 
 
+@pytest.mark.slow
 def test_halves_that_run_on_the_host_are_compared_by_their_names():
     divergence = found(amp_motion("feature of another joint"), "rollout")
     assert divergence.kind == "order" and "qpos" in divergence.cause

@@ -17,6 +17,7 @@ def example():
     return module
 
 
+@pytest.mark.slow
 def test_three_bugs_are_found_one_after_another(example, tmp_path, capsys):
     found = example.find_and_mend(example.Port(), tmp_path)
     assert [divergence.level for divergence in found] == ["forward", "loss", "grad"]

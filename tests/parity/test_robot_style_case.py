@@ -10,6 +10,7 @@ WORDS = ("style=amp", "style.hidden=16,8", "style.updates=2", "style.batch=32", 
 LEARNER = ["forward", "loss", "grad", "update"]
 
 
+@pytest.mark.slow
 def test_the_learner_is_the_same_but_for_rounding():
     """The discriminator's gradient of second order is in it."""
     report = parity.check(robot(*WORDS), LEARNER, dtype="float64", steps=(1,))

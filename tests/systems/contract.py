@@ -56,7 +56,7 @@ class Whole:
     middle: Snapshot
     second: dict[str, np.ndarray]
     end: Snapshot
-    compiled: list[str]  # by the second half
+    compiled: tuple[str, ...] = ()  # by the second half
 
 
 @cache
@@ -68,7 +68,7 @@ def whole(system: str, mode: Mode) -> Whole:
         first, middle = trainer.run(0, HALF), trainer.snapshot()
         with compilations() as compiled:
             second = trainer.run(HALF, HALF)
-        return Whole(start, first, middle, second, trainer.snapshot(), compiled)
+        return Whole(start, first, middle, second, trainer.snapshot(), tuple(compiled))
 
 
 def go_on(system: str, mode: Mode, snapshot: Snapshot) -> tuple[dict[str, np.ndarray], Snapshot]:

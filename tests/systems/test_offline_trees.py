@@ -162,6 +162,7 @@ def randomised(params):
     )
 
 
+@pytest.mark.slow
 def test_an_ensemble_computes_what_flax_computes(x64):
     net, spec = FlaxValue((5, 4)), specs.Value(7, (5, 4), 2, members=2)
     observations, actions = (jax.random.normal(jax.random.key(i), (6, n), float) for i, n in enumerate((7, 2)))

@@ -229,6 +229,7 @@ def test_it_trains_alike_in_two_modes(preset, tmp_path, capsys):
     assert start["model_0"].step > 0
 
 
+@pytest.mark.slow
 def test_it_resumes_in_another_mode(tmp_path, capsys):
     assert main(["train", "my_game:RECORD", *SMALL, "mode=jax_policy", "--runs-dir", str(tmp_path), "--json"]) == 0
     run = json.loads(capsys.readouterr().out)["run"]

@@ -171,6 +171,7 @@ def test_a_report_tells_the_health_of_the_discriminator(tmp_path):
     assert discriminator(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_an_evaluation_says_how_far_the_style_is_and_in_what(tmp_path):
     config = apply(settings("robot", "torch", "float32"), (*WORDS, "env.limit=20"))
     trainer = make_trainer(find("robot"), config)

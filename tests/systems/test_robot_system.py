@@ -153,6 +153,7 @@ def test_eval_judges_under_another_physics_and_pushes(run, capsys):
     assert "Under aba, 2 episodes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_report_has_curves_terms_and_the_robot(run, tmp_path):
     assert main(["report", str(run), "--out", str(tmp_path / "page.html"), "--quiet"]) == 0
     page = (tmp_path / "page.html").read_text()

@@ -76,6 +76,7 @@ def test_rewards_are_those_of_the_discriminator_before_it_learned_and_of_states_
     assert batch.info["style_reward"] == pytest.approx(style.mean())
 
 
+@pytest.mark.slow
 def test_the_memory_goes_round_and_its_rows_are_drawn():
     """D11: 48 transitions each time into 64 places."""
     _, first = trained(STYLED, "jax_full", updates=1)

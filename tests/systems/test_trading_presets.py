@@ -23,6 +23,7 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_the_demo_is_trained_and_judged(tmp_path, capsys):
     """In the default run; walk and report of small runs are in tests/algos/test_trading_walk.py."""

@@ -22,6 +22,7 @@ def trained(*words: str):
     return trainer
 
 
+@pytest.mark.slow
 def test_agents_learn_to_collect_on_a_small_map():
     found = trained("mode=jax_full", *LEARNING).evaluate().metrics
     assert found["eval/return"] > found["eval/random"] + 0.5 * (found["eval/nearest"] - found["eval/random"])

@@ -147,6 +147,7 @@ def test_ordinals(number, word):
 # eval and report
 
 
+@pytest.mark.slow
 def test_eval_and_report(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     assert main(["eval", str(run), "--episodes", "8"]) == 0
