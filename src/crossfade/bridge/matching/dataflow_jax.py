@@ -5,6 +5,7 @@ through transposes, broadcasts and reshapes to the primitive that consumes it. `
 with which mappings are proved.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,9 +75,14 @@ def trace_jax(
             narrow = _narrows(program, inputs)
             closed = jax.make_jaxpr(widened_function(flat, meant))(leaves, inputs)
             program, widened = Program(closed, paths), narrow
-        except Exception as error:  # an operation whose type cannot be changed: what there is is compared
+        except Exception as error:  # whatever an operation raises that cannot be had in float64
             if any(v.aval.dtype == np.float32 for v in closed.jaxpr.invars):
                 raise TypeError(str(error)) from error
+            warnings.warn(
+                f"the JAX model computes in float32 in part, and could not be run in float64 throughout: "
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]} Its values are compared as they are.",
+                stacklevel=2,
+            )
     reader = _Reader()
     views: dict[int, View] = {program.slots[p]: (p, tuple((i,) for i in range(np.ndim(leaves[p])))) for p in paths}
     reader.read(program, views)
