@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parent.parent) + os.sep
-TOOLS = tuple(f"{PACKAGE}{part}" for part in (f"bridge{os.sep}", f"parity{os.sep}", "doctor.py"))
+TOOLS = tuple(f"{PACKAGE}{part}" for part in (f"bridge{os.sep}", f"parity{os.sep}", f"doctor{os.sep}"))
 STREAMS = f"{PACKAGE}random{os.sep}"
 """What jax.random is on the other side: a library."""
 CASES = f"{PACKAGE}parity{os.sep}cases{os.sep}"
