@@ -200,6 +200,41 @@ def test_an_ensemble_of_bare_tensors_under_vmap(x64):
         torch.testing.assert_close(stacked[name], expected[name], rtol=1e-12, atol=1e-14)
 
 
+def test_an_ensemble_closed_over_with_a_skeleton_on_meta(x64):
+    torch.manual_seed(0)
+    stacked, _ = torch.func.stack_module_state([nn.Linear(3, 2).double() for _ in range(4)])
+    skeleton = nn.Linear(3, 2, device="meta")
+    expected = {name: tensor.detach().clone().requires_grad_() for name, tensor in stacked.items()}
+
+    def loss_of(weights, batch):
+        member = lambda weights, x: torch.func.functional_call(skeleton, weights, (x,))
+        return (torch.vmap(member, in_dims=(0, None))(weights, batch["x"]) - batch["y"][None]).pow(2).mean()
+
+    step = cf.accelerate(lambda batch: loss_of(stacked, batch), stacked, torch.optim.Adam(stacked.values(), 0.02))
+    optimizer = torch.optim.Adam(expected.values(), 0.02)
+    for batch in batches(3):
+        step(batch)
+        torch_steps(expected, optimizer, [batch], loss=loss_of)
+    for name in stacked:
+        torch.testing.assert_close(stacked[name], expected[name], rtol=1e-12, atol=1e-14)
+
+
+def test_a_parameter_closed_over_and_given_to_grad(x64):
+    torch.manual_seed(0)
+    weight = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    expected = weight.detach().clone().requires_grad_()
+
+    def penalty(weight, batch):
+        return torch.func.grad(lambda w: (batch["x"] @ w).tanh().sum())(weight).square().sum()
+
+    step = cf.accelerate(lambda batch: penalty(weight, batch), weight, torch.optim.SGD([weight], 0.02))
+    optimizer = torch.optim.SGD([expected], 0.02)
+    for batch in batches(3):
+        step(batch)
+        torch_steps(expected, optimizer, [batch], loss=penalty)
+    torch.testing.assert_close(weight, expected, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.slow
 def test_a_module_given_to_torch_compile_is_run_as_it_is(x64):
     net, optimizer, _ = make()

@@ -421,3 +421,15 @@ def test_parameters_by_other_parameters(x64):
         net = weighed(nn.utils.weight_norm)
     with pytest.raises(UsageError, match="cannot be copied for the proof: .*parametrizations"):
         cf.accelerate(dotted, net, torch.optim.SGD(net.parameters(), 0.1))(Data(*pair(0)))
+
+
+def test_a_dict_whose_keys_have_no_order(x64):
+    table = {"weight": 2.0, 0: 0.5, None: 1.0}
+    loss = lambda net, batch: sum(table.values()) * F.cross_entropy(net(batch[0]), batch[1])
+    assert apart(loss, pair) <= 1e-12
+    net, optimizer = make()
+    step = cf.accelerate(loss, net, optimizer)
+    step(pair(0))
+    table[0] = 3.0
+    with pytest.raises(UsageError, match="table"):
+        step(pair(1))

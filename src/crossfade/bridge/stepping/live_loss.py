@@ -109,7 +109,7 @@ class LiveLoss:
         parts = _named(self._given)
         held = {id(m) for part in parts.values() if isinstance(part, nn.Module) for m in part.modules()}
         for name, part in more.items():
-            if id(part) not in held:
+            if id(part) not in held and not _is_skeleton(part):
                 parts[_word(name, parts)] = part
         known = {id(t) for p in parts.values() for t in (p.parameters() if isinstance(p, nn.Module) else (p,))}
         loose = [p for group in self._optimizer.param_groups for p in group["params"] if id(p) not in known]
@@ -253,6 +253,11 @@ def _named(given: Parts) -> dict[str, Part]:
                 f"{type(part).__name__} under {name!r}."
             )
     return named
+
+
+def _is_skeleton(part: Part) -> bool:
+    """Whether it is a module without numbers, on the device `meta`: `functional_call` gives it those of others."""
+    return isinstance(part, nn.Module) and all(tensor.is_meta for tensor in everything(part).values())
 
 
 def _word(name: str, taken: Mapping[str, Any]) -> str:

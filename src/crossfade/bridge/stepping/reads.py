@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten
 
 from ...errors import UsageError
 from ..transfer import tensor_to_numpy
@@ -262,7 +263,7 @@ class _Walk:
 
     def _enter(self, name: str, value: Any) -> None:
         """Reads what the modules read that a chain leads to, alone or in a container."""
-        found = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, nn.Module)]
+        found = [leaf for leaf in _parts(value)[0] if isinstance(leaf, nn.Module)]
         for i, module in enumerate(found):
             if not any(module is known for known in self.modules.values()):
                 self.modules[f"{name}[{i}]" if len(found) > 1 else name] = module
@@ -280,6 +281,14 @@ def _stream(value: Any) -> Any:
     if isinstance(value, np.random.RandomState):
         return [np.asarray(part).tobytes() for part in value.get_state()]
     return value.getstate() if isinstance(value, random.Random) else None
+
+
+def _parts(value: Any) -> tuple[list[Any], Any]:
+    """The leaves of a container and its structure; also of a dict whose keys have no order, which JAX refuses."""
+    try:
+        return jax.tree.flatten(value)
+    except ValueError:
+        return tree_flatten(value)
 
 
 def _is_data(value: Any) -> bool:
@@ -351,7 +360,7 @@ def _freeze(value: Any, names: set[str], live: bool = False) -> Any:
     if isinstance(value, deque):
         return _freeze(list(value), names, live)
     if not jax.tree_util.all_leaves([value]):  # containers, and models of JAX's libraries
-        leaves, structure = jax.tree.flatten(value)
+        leaves, structure = _parts(value)
         return structure, [_freeze(leaf, names, live) for leaf in leaves]
     kept = (*PLAIN, np.ndarray, jax.Array, tuple, *((torch.Tensor,) if live else ()))
     attributes = {n: v for n, v in getattr(value, "__dict__", {}).items() if n in names and isinstance(v, kept)}

@@ -4,8 +4,10 @@ A loss gets at its parameters in many ways: it is given a module, closes over on
 list. Stand-ins go by the tensors themselves: whichever way one is read, torch sees its stand-in.
 """
 
+import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ ESCAPES = {
     Tensor.__format__: "print, an f-string",
 }
 """Ways out of torch: a compiled program would keep the number it was traced with."""
+TRANSFORMS = {"torch._functorch.vmap": "_add_batch_dim", "torch._functorch.eager_transforms": "_wrap_for_grad"}
+"""The functions by which vmap and grad take a tensor."""
 TORCH = str(Path(torch.__file__).parent)
 _BETWEEN = tuple(str(Path(TORCH) / name) for name in ("overrides.py", "_tensor.py"))
 SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), *_BETWEEN, "<@beartype")
@@ -49,19 +53,24 @@ class StandIns(TorchFunctionMode):
         self._pairs = list(pairs)  # held: an id is only good while its tensor lives
         self._others = {id(one): other for one, other in self._pairs}
         self._wide = wide
-        self._applying = apply_replaced(self._apply)
+        self._replaced = ExitStack()
 
     def __enter__(self) -> "StandIns":
-        self._applying.__enter__()
+        self._replaced.enter_context(apply_replaced(self._apply))
+        self._replaced.enter_context(_transforms_replaced(self._transform))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self._applying.__exit__(*error)
+        self._replaced.close()
 
     def _apply(self, function: Any, apply: Callable[..., Any], args: tuple) -> Any:
         """An autograd.Function, whose arguments torch does not show to a mode."""
         return apply(*tree_map_only(Tensor, self.of, args))
+
+    def _transform(self, take: Callable[..., Tensor], tensor: Tensor, *rest: Any) -> Tensor:
+        """An argument of vmap or grad, which torch does not show to a mode either."""
+        return take(self.of(tensor), *rest)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = tree_map_only(Tensor, self.of, (args, kwargs or {}))
@@ -105,18 +114,39 @@ class Watching(StandIns):
                 f"be compiled in. Use torch.where for a choice, return what is to be logged as info, or compute it "
                 f"outside of the loss and pass it in the batch."
             )
-        for tensor in tree_leaves((args, kwargs or {})):
-            if isinstance(tensor, Tensor) and id(tensor) not in self._known and id(tensor) not in self._others:
-                self.outside.append(tensor)
-                self._known[id(tensor)] = tensor
+        self._note((args, kwargs or {}))
         return self._made(super().__torch_function__(func, types, args, kwargs))
 
     def _apply(self, function: Any, apply: Callable[..., Any], args: tuple) -> Any:
         return self._made(super()._apply(function, apply, args))
 
+    def _transform(self, take: Callable[..., Tensor], tensor: Tensor, *rest: Any) -> Tensor:
+        self._note(tensor)
+        return self._made(super()._transform(take, tensor, *rest))
+
+    def _note(self, args: Any) -> None:
+        for tensor in tree_leaves(args):
+            if isinstance(tensor, Tensor) and id(tensor) not in self._known and id(tensor) not in self._others:
+                self.outside.append(tensor)
+                self._known[id(tensor)] = tensor
+
     def _made(self, out: Any) -> Any:
         self._known.update({id(tensor): tensor for tensor in tree_leaves(out) if isinstance(tensor, Tensor)})
         return out
+
+
+@contextmanager
+def _transforms_replaced(replacement: Callable[..., Tensor]) -> Iterator[None]:
+    """Where vmap or grad would `take(tensor, ...)`, it is `replacement(take, tensor, ...)` for a while."""
+    homes = [(importlib.import_module(module), name) for module, name in TRANSFORMS.items()]
+    before = [(home, name, getattr(home, name)) for home, name in homes]
+    for home, name, take in before:
+        setattr(home, name, lambda tensor, *rest, take=take: replacement(take, tensor, *rest))
+    try:
+        yield
+    finally:
+        for home, name, take in before:
+            setattr(home, name, take)
 
 
 def _caller() -> str | None:
