@@ -120,8 +120,8 @@ def _frames(eqn: JaxprEqn) -> list[Any]:
 
 
 def at_line(eqn: JaxprEqn) -> AbstractContextManager[None]:
-    """A context whose equations have the user's line of this one."""
-    if source_info_util is None:
+    """A context whose equations have the user's line of this one; where it has none, that of the call it is in."""
+    if source_info_util is None or not source_lines(eqn):
         return nullcontext()
     try:
         return source_info_util.user_context(eqn.source_info.traceback, name_stack=eqn.source_info.name_stack)

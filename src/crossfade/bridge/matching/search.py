@@ -11,7 +11,8 @@ alike (two heads on one trunk), between orders of features (heads, or q, k and v
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
+from heapq import heappop, heappush
+from itertools import count, product
 from typing import NamedTuple
 
 import numpy as np
@@ -78,9 +79,10 @@ class Search:
         return self.gap.excess <= 1
 
     def solve(self) -> bool:
-        """First requires every value to appear; if some never does, searches again without requiring it."""
+        """First requires every value to appear; if some never does, searches again without requiring it. Where the
+        models differ, looks last for the attempt in which they differ least."""
         many, few = 2000 + 40 * len(self.stages), CHOICES + 8 * len(self.stages)  # one a stage when all goes well
-        return self._walk(False, many) or self._walk(True, few)
+        return self._walk(False, many) or self._walk(True, few) or self._walk_alike(few)
 
     def _begin(self) -> Attempt:
         """Leaves that no item could go to keep the model's own values."""
@@ -103,16 +105,50 @@ class Search:
                 trail.pop()
                 continue
             finished = len(trail) > len(self.stages)
-            gap = self._gap(attempt.entries) if finished else UNKNOWN
-            proved = gap.excess <= 1
-            if proved or (attempt.shown, finished) > (self.shown, self.gap is not UNKNOWN):
-                self.best, self.held, self.shown, self.gap = attempt.entries, attempt.held, attempt.shown, gap
-            if proved:
+            if self._judge(attempt, finished):
                 return True
             if not finished:
                 self.both.progress(len(trail), len(self.stages))
                 trail.append(self._settle(self.stages[len(trail) - 1], attempt, dark))
         return False
+
+    def _walk_alike(self, tries: int) -> bool:
+        """Of branches that look alike (two heads on one trunk), those under which the most values appear, the fewest
+        missing first."""
+        self.tries, pushed = tries, count()
+        waiting = [(0, 0, next(pushed), self._begin())]  # values missing, minus the stages done, in order
+        while waiting and self.tries > 0:
+            missing, done, _, attempt = heappop(waiting)
+            finished = -done == len(self.stages)
+            if self._judge(attempt, finished) or finished:
+                return self.proved
+            for after in self._likeliest(self.stages[-done], attempt):
+                less = after.shown == attempt.shown
+                heappush(waiting, (missing + less, done - 1, next(pushed), after))
+        return False
+
+    def _likeliest(self, stage: Stage, before: Attempt) -> Iterator[Attempt]:
+        """Every way in which the value of a stage appears; if there is none, the likeliest of those for whose leaves
+        JAX waits."""
+        choices = self._choices(stage.items, before.entries)
+        shows = False
+        for choice, wave in self._showing(stage, choices, before):
+            shows = True
+            yield Attempt((*before.entries, *choice), wave, (*before.held, *choice), before.shown + 1)
+        awaited = self.program.awaited(before.wave)
+        ready = [c for c in choices if not shows and self._may_show(self._wanted(stage, c), paths(c), awaited)]
+        for choice in ready[:LOOK] or ([] if shows else choices[:1]):
+            self.tries -= 1
+            wave, _ = self.program.advance(before.wave, self.leaves(choice))
+            yield Attempt((*before.entries, *choice), wave, before.held, before.shown, before.unseen + 1)
+
+    def _judge(self, attempt: Attempt, finished: bool) -> bool:
+        """Whether the outputs agree under a finished attempt; keeps the one that came farthest."""
+        gap = self._gap(attempt.entries) if finished else UNKNOWN
+        proved = gap.excess <= 1
+        if proved or (attempt.shown, finished) > (self.shown, self.gap is not UNKNOWN):
+            self.best, self.held, self.shown, self.gap = attempt.entries, attempt.held, attempt.shown, gap
+        return proved
 
     def _settle(self, stage: Stage, before: Attempt, dark: bool) -> Iterator[Attempt]:
         """The attempt with this stage's items assigned, in every way for which the right value appears; with `dark`

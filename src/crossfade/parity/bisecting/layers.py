@@ -254,8 +254,24 @@ def _outer(call: Call) -> Found:
 
 
 def _scaled_dot_product(call: Call) -> Found:
-    scale = math.sqrt(call.args[0].shape[-1])
-    yield "factor", "attention without its scale in JAX", lambda f, a, k: f(a[0] * scale, *a[1:], **k)
+    def attend(q: float = 1.0, **other: Any) -> Change:
+        named = ("attn_mask", "dropout_p", "is_causal", "scale")
+        return lambda f, a, k: f(a[0] * q, *a[1:3], **{**dict(zip(named, a[3:], strict=False)), **k, **other})
+
+    query, mask, causal = call.args[0], given(call, 3, "attn_mask"), bool(given(call, 5, "is_causal"))
+    if causal:
+        yield "mask", "JAX attends to later places too: it has no causal mask", attend(is_causal=False)
+    elif mask is None:
+        yield "mask", "JAX has a causal mask, torch has none", attend(is_causal=True)
+    else:
+        yield "mask", "JAX has no mask", attend(attn_mask=None)
+        if mask.dtype == torch.bool:
+            yield "mask", "the mask is inverted in JAX", attend(attn_mask=~mask)
+    width, heads = query.shape[-1], query.shape[-3] if query.ndim > 3 else 1
+    yield "factor", "attention without its scale in JAX", attend(math.sqrt(width))
+    if heads > 1:
+        text = f"attention is scaled by the width of all {heads} heads in JAX, in torch by that of one"
+        yield "factor", text, attend(1 / math.sqrt(heads))
 
 
 LAYERS: dict[str, Callable[[Call], Found]] = {

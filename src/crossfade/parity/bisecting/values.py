@@ -139,7 +139,13 @@ class Values:
             return not sources
         if sources & near or any(self.points[n].call == point.call for n in sources):
             return True
+        if self._in_jax(sources) & self._in_jax(near):  # a view has the numbers of what it shows
+            return True
         return any(candidate.number in self.matched[n] for n in near)
+
+    def _in_jax(self, numbers: set[int]) -> set[int]:
+        """The JAX points that have the values of torch points, hardly by chance."""
+        return {p for n in numbers if is_telling(self.points[n].value, numbers=False) for p in self.matched[n]}
 
     def _near(self, point: Point) -> set[int]:
         """What a point was computed from, as far back as JAX has no such values."""
