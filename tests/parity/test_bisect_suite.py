@@ -46,6 +46,14 @@ NOT_LOCATED = {
     "F41 goals that are the row itself",
     "centre of mass in the frame of the world",
     "torque not clipped",
+    "F16 diagonal with the other sign",
+    "F29 Xavier's law for He's",
+    "F41 uniform goals rounded down",
+    "F44 noise of a generator of its own",
+    "F36 other defaults",
+    "F35 rewards 0 and 1",
+    "GAE: trace goes on across a limit",
+    "D2 inert action",
 }
 """What `bisect` does not find."""
 NOT_EXPLAINED = {
@@ -53,16 +61,13 @@ NOT_EXPLAINED = {
     "BatchNorm running variance biased",
     "reset from a split of the key",
     "noise in the wrong order of layers",
-    "F16 diagonal with the other sign",
     "F25 scale taken for a gain",
-    "F29 Xavier's law for He's",
     "F39 four pixels for three",
-    "F41 uniform goals rounded down",
-    "F44 noise of a generator of its own",
     "F43 rollouts that go on",
     "D16 reward of other targets",
     "D6 phase that stands still",
     "D14 limit taken for a fall",
+    "F33 a centre that moves",
 }
 """What it finds without the right cause."""
 
