@@ -257,7 +257,8 @@ def _named(given: Parts) -> dict[str, Part]:
 
 def _is_skeleton(part: Part) -> bool:
     """Whether it is a module without numbers, on the device `meta`: `functional_call` gives it those of others."""
-    return isinstance(part, nn.Module) and all(tensor.is_meta for tensor in everything(part).values())
+    tensors = everything(part).values() if isinstance(part, nn.Module) else ()
+    return bool(tensors) and all(tensor.is_meta for tensor in tensors)
 
 
 def _word(name: str, taken: Mapping[str, Any]) -> str:
