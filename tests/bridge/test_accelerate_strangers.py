@@ -433,3 +433,12 @@ def test_a_dict_whose_keys_have_no_order(x64):
     table[0] = 3.0
     with pytest.raises(UsageError, match="table"):
         step(pair(1))
+
+
+def test_an_activation_that_is_closed_over_is_watched(x64):
+    act, (net, optimizer) = nn.LeakyReLU(0.2), make()
+    step = cf.accelerate(lambda net, batch: F.cross_entropy(act(net(batch[0])), batch[1]), net, optimizer)
+    step(pair(0))
+    act.negative_slope = 0.5
+    with pytest.raises(UsageError, match="negative_slope"):
+        step(pair(1))
