@@ -22,6 +22,7 @@ WRONG = [(name, port) for name, case in GALLERY.items() for port in case.wrong]
         ("ppo", "train state"),
         ("ppo of a dict", "linen fused"),
         ("lstm", "linen"),
+        ("lstm", "nnx"),
     ),
 )
 def test_a_model_in_the_shape_of_public_code_is_matched(name, library):

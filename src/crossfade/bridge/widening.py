@@ -88,9 +88,9 @@ def traced(function: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
         return jax.make_jaxpr(function, return_shape=True)(*args)
     except TypeError as error:
         narrow = {wide: single for single, wide in WIDE.items()}
-        cast = lambda a: lax.convert_element_type(a, narrow[a.dtype]) if getattr(a, "dtype", None) in narrow else a
+        single = lambda a: jax.ShapeDtypeStruct(a.shape, narrow[a.dtype]) if getattr(a, "dtype", None) in narrow else a
         try:
-            return jax.make_jaxpr(function, return_shape=True)(*jax.tree.map(cast, args))
+            return jax.make_jaxpr(function, return_shape=True)(*jax.tree.map(single, args))
         except TypeError:
             raise error from None
 

@@ -14,11 +14,9 @@ from torch import Tensor
 from .causes import REDUCTIONS, Cause, put, substitute, usual_causes
 from .pairing import EQUAL, distance, same_numbers
 from .points import Point
-from .values import ATTRIBUTES, PASSING, Guilty, Values, is_telling
+from .values import ATTRIBUTES, LAYOUTS, PASSING, Guilty, Values, is_telling
 from .watching import Call, Change
 
-LAYOUTS = ("reshape", "view", "flatten", "permute", "transpose", "movedim")
-"""Operations whose results JAX seems to have whatever their order is."""
 WINDOWS = ("split", "chunk", "getitem", "narrow", "tensor_split")
 BACK = 4  # calls before a value that are looked at for its layout
 FIRST = 4  # calls that are looked at as the first of several

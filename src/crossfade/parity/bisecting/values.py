@@ -25,6 +25,10 @@ PASSING = ("bool", "to", "float", "double", "long", "int", "squeeze", "unsqueeze
 """Operations that hand a value on."""
 
 
+LAYOUTS = ("view", "reshape", "flatten", "unflatten", "permute", "transpose", "swapaxes", "movedim")
+"""Operations that show the same numbers in another layout: JAX seems to have their results, whatever their order is."""
+
+
 @dataclass(frozen=True, eq=False)
 class Guilty:
     """A call whose result must be another for the difference to vanish, and JAX's value there."""
@@ -137,15 +141,19 @@ class Values:
         near, sources = self._near(point), self.sources(candidate.number)
         if not near:
             return not sources
-        if sources & near or any(self.points[n].call == point.call for n in sources):
-            return True
-        if self._in_jax(sources) & self._in_jax(near):  # a view has the numbers of what it shows
+        if sources & self._shown(near) or any(self.points[n].call == point.call for n in sources):
             return True
         return any(candidate.number in self.matched[n] for n in near)
 
-    def _in_jax(self, numbers: set[int]) -> set[int]:
-        """The JAX points that have the values of torch points, hardly by chance."""
-        return {p for n in numbers if is_telling(self.points[n].value, numbers=False) for p in self.matched[n]}
+    def _shown(self, numbers: set[int]) -> set[int]:
+        """These points and what they show in another layout: of equal numbers JAX's are taken for the first."""
+        found, waiting = set(numbers), list(numbers)
+        while waiting:
+            point = self.points[waiting.pop()]
+            if point.operation in LAYOUTS and point.reads:
+                found.add(point.reads[0])
+                waiting.append(point.reads[0])
+        return found
 
     def _near(self, point: Point) -> set[int]:
         """What a point was computed from, as far back as JAX has no such values."""
