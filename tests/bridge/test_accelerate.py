@@ -328,6 +328,16 @@ def test_spectral_norms_before_batch_norms_and_an_average_of_the_weights(kind, x
     assert float((net(x) - reference(x)).detach().abs().max()) <= 1e-13
 
 
+def test_a_gradient_that_is_rounding_alone_raises_no_alarm(x64):
+    """Adam with hardly an epsilon makes whole updates of it: both optimisers are judged on the same gradients."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).double()
+    optimizer = torch.optim.Adam(net.parameters(), 0.01, eps=1e-30)
+    step = cf.accelerate(torch_loss, net, optimizer)
+    step(batches(1)[0])
+    assert {row.quantity for row in step.proof} == {"loss", "gradient", "parameters", "moments", "buffers"}
+
+
 def test_train_and_eval_are_followed(x64):
     torch.manual_seed(0)
     net = Normed(0.5).double()

@@ -2,6 +2,10 @@
 
 Both run in float64, where two correct ports agree to rounding, and then in the module's own float32, held to its own
 measured noise. The rule and its words are those of `crossfade.parity`.
+
+Both optimisers are given the same gradients, JAX's, which were compared with torch's before. An optimiser of its own
+gradients would be judged by their rounding: the gradient of a bias in front of a batch normalisation is zero but for
+rounding, and Adam divides it by its epsilon.
 """
 
 import copy
@@ -74,10 +78,11 @@ class _Run:
         self.weights = _arrays(module)
         self.optimizer = read_optimizer(optimizer, module)
         with torch.random.fork_rng(devices=[]):
-            self.torch = self._torch_step(module, optimizer, torch_loss)
+            self.torch = self._torch_gradient(module, optimizer, torch_loss)
         with jax.enable_x64(dtype is np.float64 or x64()):
             self._update = jax.jit(program.update, compiler_options=QUICKLY_COMPILED)
             self.jax = self._jax_step(self.weights)
+        self.torch |= self._torch_update(module, optimizer, self.jax["gradient"])
 
     def guard(self) -> None:
         """A proof that cannot fail proves nothing: with one weight moved, the same comparison must see it."""
@@ -96,9 +101,9 @@ class _Run:
             f"neither the loss nor a gradient on this batch. Give a first batch the loss depends on, or verify=False."
         )
 
-    def _torch_step(self, module, optimizer, torch_loss) -> Quantities:
+    def _torch_gradient(self, module, optimizer, torch_loss) -> Quantities:
         names = {parameter: name for name, parameter in module.named_parameters()}
-        owned = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        owned = _owned(optimizer)
         returned = torch_loss(module, jax.tree.map(_tensor, self.batch))
         loss = returned[0] if isinstance(returned, tuple) else returned
         # What the optimiser does not own gets no update, whatever its gradient: the critic in the loss of an actor.
@@ -107,24 +112,30 @@ class _Run:
         for parameter, grad in zip(owned, grads, strict=True):
             parameter.grad = grad
         grads = {names[p]: tensor_to_numpy(p.grad) for p in owned if p.grad is not None}
-        if self.program.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(owned, self.program.clip_norm)
-        if self.program.clip_value is not None:
-            torch.nn.utils.clip_grad_value_(owned, self.program.clip_value)
-        optimizer.step()
+        self.buffers = self._moved(_arrays(module))
         trained = self.program.trained
         return {
             "loss": {"loss": tensor_to_numpy(loss)},
             "gradient": {n: g for n, g in grads.items() if n in trained or np.any(g)},
-            **self._after(self._moved(_arrays(module)), read_optimizer(optimizer, module).moments),
         }
 
-    def _moved(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Notes which mapped arrays torch's loss moves on, such as running statistics: JAX's must do so too."""
+    def _torch_update(self, module, optimizer, gradient: dict[str, np.ndarray]) -> Quantities:
+        """torch's clipping and optimiser on the gradients of JAX."""
+        parameters = dict(module.named_parameters())
+        for name in gradient.keys() & self.torch["gradient"].keys():
+            parameters[name].grad = to_torch(gradient[name]).to(parameters[name].dtype)
+        if self.program.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(_owned(optimizer), self.program.clip_norm)
+        if self.program.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(_owned(optimizer), self.program.clip_value)
+        optimizer.step()
+        return self._after(_arrays(module), read_optimizer(optimizer, module).moments)
+
+    def _moved(self, weights: dict[str, np.ndarray]) -> list[str]:
+        """The mapped arrays that torch's loss moves on, such as running statistics: JAX's must do so too."""
         mapped = {n for entry in self.program.mapping.entries for n in entry.torch} - set(self.program.trained)
         same = lambda n: np.array_equal(weights[n], self.weights[n], equal_nan=weights[n].dtype.kind == "f")
-        self.buffers = sorted(self.program.buffers | {n for n in mapped if not same(n)})
-        return weights
+        return sorted(self.program.buffers | {n for n in mapped if not same(n)})
 
     def _jax_step(self, weights: dict[str, np.ndarray]) -> Quantities:
         program = self.program
@@ -177,6 +188,10 @@ def _judge(dtype: str, quantity: str, torch: Quantities, jax: Quantities, allowe
             f"changed. Compare torch_loss and jax_loss with crossfade.parity.check."
         )
     return Row(dtype, quantity, result.verdict, worst.leaf, worst.size, worst.allowed)
+
+
+def _owned(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
 def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
