@@ -2,7 +2,6 @@
 
 import copy
 import random
-import warnings
 from collections import UserDict, deque
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -404,7 +403,7 @@ def test_hooks_of_the_optimisers_step_are_refused(x64):
 
 
 def test_parameters_by_other_parameters(x64):
-    """`parametrizations` are followed, `torch.nn.utils.weight_norm` is refused; DataParallel is its module."""
+    """`parametrizations` are followed; DataParallel is its module."""
     weighed = lambda norm: nn.Sequential(norm(nn.Linear(3, 5)), nn.Linear(5, 2)).double()
     nets = weighed(nn.utils.parametrizations.weight_norm), nn.DataParallel(make()[0])
     for net in nets:
@@ -416,11 +415,6 @@ def test_parameters_by_other_parameters(x64):
             plain(dotted, reference, optimizers[1], Data(*pair(seed)))
         for a, b in zip(net.parameters(), reference.parameters(), strict=True):
             assert (a - b).abs().max() <= 1e-12
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        net = weighed(nn.utils.weight_norm)
-    with pytest.raises(UsageError, match="cannot be copied for the proof: .*parametrizations"):
-        cf.accelerate(dotted, net, torch.optim.SGD(net.parameters(), 0.1))(Data(*pair(0)))
 
 
 def test_a_dict_whose_keys_have_no_order(x64):

@@ -23,6 +23,7 @@ from .boxes import Boxes
 from .layout import everything
 from .random_draws import Draw, Drawing, Drawn, no_other_draws, unchanged_generators
 from .reads import Reads
+from .scratch import Homes, Scratch
 from .stand_ins import StandIns, Watching
 
 Part = nn.Module | Tensor
@@ -44,7 +45,7 @@ class Roof(nn.Module):
         super().__init__()
         for name, part in parts.items():
             if isinstance(part, nn.Module):
-                self._modules[name] = part
+                self._modules[name or "module"] = part
             else:
                 home: dict[str, Any] = self._parameters if part.requires_grad else self._buffers
                 home[name] = part
@@ -65,6 +66,7 @@ class LiveLoss:
         self.random = False  # whether it draws from torch's generator
         self.spread = False  # whether it gives (loss, more, and more) in place of (loss, info)
         self.moved: set[str] = set()  # buffers it moves on
+        self.scratch = Scratch()  # what it leaves behind in attributes
         self._plans: dict[tuple, list[Draw]] = {}  # what it draws, by the shapes of the batch
         self._bring({})
 
@@ -74,11 +76,15 @@ class LiveLoss:
         """Finds out what the loss reads, draws and moves on, by running it up to three times on a batch of tensors."""
         self.reads = Reads(partial(self._loss, self._given) if self._takes_module else self._loss, live=True)
         self._bring(self.reads.modules)
+        before = self._homes()
         state, watching, drawing, returned = self._watch(batch)
-        if self.reads.changed():  # it may have made something on its first run that it keeps
+        first = self._homes()
+        if self.reads.changed() or first.changes(before):  # it may have made something that it keeps
             self.reads.remember()
             state, watching, drawing, returned = self._watch(batch)
-            self._reject_memory()
+            self.scratch = Scratch.found(before, first, self._homes())
+            self._reject_memory(batch, returned.loss)
+            self.scratch.put_back()
         if watching.outside:  # and if it is there again: some functions, vmap among them, make tensors unseen
             again = {id(tensor) for tensor in self._watch(batch)[1].outside}
             seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
@@ -111,11 +117,11 @@ class LiveLoss:
         for name, part in more.items():
             if id(part) not in held and not _is_skeleton(part):
                 parts[_word(name, parts)] = part
-        known = {id(t) for p in parts.values() for t in (p.parameters() if isinstance(p, nn.Module) else (p,))}
+        known = {id(tensor) for part in parts.values() for tensor in _parameters(part)}
         loose = [p for group in self._optimizer.param_groups for p in group["params"] if id(p) not in known]
         parts |= {_word(f"optimizer_{i}", parts): parameter for i, parameter in enumerate(loose)}
         only = next(iter(parts.values())) if len(parts) == 1 else None
-        self.roof = only if isinstance(only, nn.Module) else Roof(parts)
+        self.roof = only if isinstance(only, nn.Module) and _names_all(only) else Roof(parts)
         self.tensors = dict((*self.roof.named_parameters(), *self.roof.named_buffers()))
 
     def _watch(self, batch: Any) -> tuple[dict[str, Tensor], Watching, Drawing, Returned]:
@@ -131,14 +137,31 @@ class LiveLoss:
             )
         return state, watching, drawing, returned
 
-    def _reject_memory(self) -> None:
+    def _reject_memory(self, batch: Any, loss: Tensor) -> None:
         """A loss that writes down something at every run would do so when it is compiled, and then no more."""
-        if (place := self.reads.changed()) is not None:
+        self.reads.forget(self.scratch.holds)
+        place = self.reads.changed() or self.scratch.noted(self.reads.is_library)
+        if place is None and self._depends_on_scratch(batch, loss):
+            place = self.scratch.left[0]
+        if place is not None:
             raise UsageError(
-                f"the loss changes {place.name} each time that it runs, which a compiled step does not repeat. Return "
-                f"what is to be logged as info, make a tensor that moves on a buffer of its module, count outside of "
-                f"the loss, and draw random numbers by torch."
+                f"the loss changes {place} each time that it runs, which a compiled step does not repeat. Return what "
+                f"is to be logged as info, make a tensor that moves on a buffer of its module, count outside of the "
+                f"loss, and draw random numbers by torch."
             )
+
+    def _depends_on_scratch(self, batch: Any, loss: Tensor) -> bool:
+        """Whether the loss reads what it leaves behind before it writes it."""
+        if not self.scratch.left:
+            return False
+        try:
+            with self.scratch.removed():
+                return not torch.equal(self._watch(batch)[3].loss.nan_to_num(), loss.nan_to_num())
+        except (AttributeError, LookupError, TypeError):
+            return True
+
+    def _homes(self) -> Homes:
+        return Homes((*self.roof.modules(), getattr(self._loss, "__self__", None)))
 
     def _reject_other_draws(self, batch: Any, draws: list[Draw], drawn: Tensor) -> None:
         """What the draws give must be what torch itself draws: the proof, which shares the numbers, cannot tell."""
@@ -179,6 +202,7 @@ class LiveLoss:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_arrays_as_tensors())
             replaced = stack.enter_context(_restoring(self.roof))
+            stack.enter_context(self.scratch.kept())
             returned: Any = self._loss(*given)
             several: tuple[Any, ...] = returned if type(returned) is tuple else ()
             self.spread = len(several) > 2
@@ -253,6 +277,16 @@ def _named(given: Parts) -> dict[str, Part]:
                 f"{type(part).__name__} under {name!r}."
             )
     return named
+
+
+def _names_all(module: nn.Module) -> bool:
+    """Whether its class names parameters as torch does: some leave out those of targets."""
+    return type(module).named_parameters is nn.Module.named_parameters
+
+
+def _parameters(part: Part) -> Iterable[Tensor]:
+    """All parameters of a module, or the tensor itself."""
+    return (p for _, p in nn.Module.named_parameters(part)) if isinstance(part, nn.Module) else (part,)
 
 
 def _is_skeleton(part: Part) -> bool:

@@ -9,7 +9,8 @@ rounding, and Adam divides it by its epsilon.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import torch
 from jaxtyping import PyTree
 from torch import nn
 
-from ...errors import DifferentError, UsageError
+from ...errors import DifferentError
 from ...optim.state import SCALARS
 from ...verdict import EPS64, Comparison, Verdict, allow_float32, allow_float64, compare, largest
 from ..transfer import tensor_to_numpy, to_torch
@@ -196,13 +197,8 @@ def _owned(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
     """Private copies of both, still tied to each other, in one precision."""
-    try:
+    with _copied_without_history():
         module, optimizer = copy.deepcopy((module, optimizer))
-    except (RuntimeError, TypeError) as error:
-        raise UsageError(
-            f"the module cannot be copied for the proof: {str(error).splitlines()[0]} For the weight_norm and "
-            f"spectral_norm of torch.nn.utils take those of torch.nn.utils.parametrizations, or pass verify=False."
-        ) from error
     module.to(dtype)
     for group in optimizer.param_groups:
         group["lr"] = float(group["lr"])
@@ -210,6 +206,21 @@ def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dt
         whole = ("step", *SCALARS)  # numbers for a whole parameter, which torch keeps in a precision of their own
         kept.update({s: v.to(dtype) for s, v in kept.items() if s not in whole and isinstance(v, torch.Tensor)})
     return module, optimizer
+
+
+@contextmanager
+def _copied_without_history() -> Iterator[None]:
+    """Lets a tensor with a history be copied: a module may keep one that it computes anew before it reads it."""
+    copied = torch.Tensor.__deepcopy__
+
+    def copy_values(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        return copied(tensor if tensor.is_leaf else tensor.detach(), memo)
+
+    torch.Tensor.__deepcopy__ = copy_values
+    try:
+        yield
+    finally:
+        torch.Tensor.__deepcopy__ = copied
 
 
 def _arrays(module: nn.Module) -> dict[str, np.ndarray]:

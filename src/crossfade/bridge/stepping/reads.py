@@ -18,6 +18,7 @@ import sysconfig
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -50,11 +51,14 @@ class Place:
     shown: str = ""
     stream: Any = None  # of a generator of random numbers
 
-    def look(self) -> Any:
-        """What the chain leads to now."""
+    def __str__(self) -> str:
+        return self.name
+
+    def look(self, links: int | None = None) -> Any:
+        """What the chain leads to now, or its first links."""
         try:
             value = self.root()
-            for get, key in self.links:
+            for get, key in self.links[:links]:
                 value = get(value, key)
         except (AttributeError, LookupError, TypeError, ValueError):
             return GONE
@@ -75,6 +79,11 @@ class Reads:
         self._settings: list[_Settings] = []
         self.remember()
 
+    def forget(self, attribute: Callable[[Any, Any], bool]) -> None:
+        """Leaves out the places that lead through such an attribute, given the object that has it and its name."""
+        through = lambda place: any(attribute(place.look(i), key) for i, (_, key) in enumerate(place.links))
+        self._places = [place for place in self._places if not through(place)]
+
     def changed(self) -> Place | None:
         """The first place that no longer holds what it held, if there is one."""
         for place in self._places:
@@ -84,10 +93,14 @@ class Reads:
                 return place
         return None
 
+    def is_library(self, kind: type) -> bool:
+        """Whether a class is that of a library."""
+        return _is_library(kind.__module__, self._package)
+
     def watch(self, module: nn.Module) -> None:
         """Watches numbers and words that a module's parts from libraries hold; of others the code is read."""
         parts = {f"{name}.": part for name, part in module.named_modules()}
-        library = {name: part for name, part in parts.items() if _is_library(type(part).__module__, self._package)}
+        library = {name: part for name, part in parts.items() if self.is_library(type(part))}
         self._settings.append(_Settings(library))
 
     def remember(self) -> None:
@@ -303,8 +316,9 @@ def _is_library(module: str, package: str) -> bool:
     if top in (package, "__main__"):
         return False
     file = getattr(sys.modules.get(top), "__file__", None) or ""
-    installed = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return top in sys.builtin_module_names or not file or file.startswith(installed)
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)  # also a user's, or a base's
+    own = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib"))
+    return top in sys.builtin_module_names or not file or installed or file.startswith(own)
 
 
 def _package(loss: Any) -> str:

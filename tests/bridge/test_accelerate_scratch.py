@@ -1,0 +1,220 @@
+"""`accelerate` on modules that keep what they have just computed, as policies of public libraries do."""
+
+import sys
+import warnings
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+import crossfade as cf
+from crossfade.bridge.stepping.reads import _is_library
+from crossfade.errors import UsageError
+
+
+def pair(seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(8, 3, generator=generator, dtype=torch.float64), torch.randint(2, (8,), generator=generator)
+
+
+class Head:
+    """An object that is no module, as the action distributions of Stable-Baselines3."""
+
+    distribution: Categorical | list[Categorical]
+
+    def of(self, logits: Tensor) -> "Head":
+        self.distribution = self.made(logits)
+        return self
+
+    def made(self, logits: Tensor) -> Categorical | list[Categorical]:
+        return Categorical(logits=logits)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.distribution.log_prob(action)
+
+    def entropy(self) -> Tensor:
+        return self.distribution.entropy()
+
+
+class Heads(Head):
+    def made(self, logits):
+        return [Categorical(logits=logits), Categorical(logits=2 * logits)]
+
+    def log_prob(self, action):
+        return sum(one.log_prob(action) for one in self.distribution)
+
+    def entropy(self):
+        return sum(one.entropy() for one in self.distribution)
+
+
+class Policy(nn.Module):
+    def __init__(self, head: Head):
+        super().__init__()
+        self.net, self.head = nn.Linear(3, 2).double(), head
+
+    def evaluate(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        head = self.head.of(self.net(x))
+        return head.log_prob(action), head.entropy()
+
+
+class Own(Policy):
+    """Keeps it itself, as models of skrl."""
+
+    _distribution: Categorical | None = None
+
+    def evaluate(self, x, action):
+        self._distribution = Categorical(logits=self.net(x))
+        return self._distribution.log_prob(action), self.entropy()
+
+    def entropy(self):
+        assert self._distribution is not None
+        return self._distribution.entropy()
+
+
+class Lagging(Own):
+    """Reads what the run before has left."""
+
+    def evaluate(self, x, action):
+        last = self._distribution
+        self._distribution = Categorical(logits=self.net(x))
+        weight = 1.0 if last is None else last.entropy().detach().mean()
+        return weight * self._distribution.log_prob(action), self._distribution.entropy()
+
+
+def loss(policy: Policy, batch: tuple[Tensor, Tensor]) -> Tensor:
+    log_prob, entropy = policy.evaluate(*batch)
+    return -log_prob.mean() - 0.01 * entropy.mean()
+
+
+def trained(kind: type[Policy], head: Head, fast: bool) -> Policy:
+    torch.manual_seed(0)
+    policy = kind(head)
+    optimizer = torch.optim.Adam(policy.parameters(), 0.01)
+    step = cf.accelerate(loss, policy, optimizer) if fast else None
+    for seed in range(4):
+        with torch.no_grad():
+            policy.evaluate(*pair(10 + seed))  # a rollout between the updates
+        if step is not None:
+            step(pair(seed))
+        else:
+            optimizer.zero_grad()
+            loss(policy, pair(seed)).backward()
+            optimizer.step()
+    return policy
+
+
+@pytest.mark.parametrize(("kind", "head"), [(Policy, Head), (Policy, Heads), (Own, Head)])
+def test_a_policy_that_keeps_its_distribution(kind, head, x64):
+    ours, theirs = (trained(kind, head(), fast) for fast in (True, False))
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert (a - b).abs().max() <= 1e-12
+
+
+def test_a_step_leaves_it_as_it_was(x64):
+    policy = Policy(Head())
+    optimizer = torch.optim.Adam(policy.parameters(), 0.01)
+    with torch.no_grad():
+        policy.evaluate(*pair(0))
+    kept, own = policy.head.distribution, Own(Head())
+    cf.accelerate(loss, policy, optimizer)(pair(1))
+    assert policy.head.distribution is kept
+    cf.accelerate(loss, own, torch.optim.Adam(own.parameters(), 0.01))(pair(1))
+    assert "_distribution" not in vars(own)
+
+
+def test_what_a_run_reads_of_the_run_before_is_refused(x64):
+    policy = Lagging(Head())
+    with pytest.raises(UsageError, match="changes .*_distribution each time"):
+        cf.accelerate(loss, policy, torch.optim.Adam(policy.parameters(), 0.01))(pair(0))
+
+
+def test_a_tensor_that_others_may_read_is_refused(x64):
+    def noted(policy, batch):
+        policy.errors = policy.evaluate(*batch)[0]
+        return -policy.errors.mean()
+
+    policy = Policy(Head())
+    with pytest.raises(UsageError, match="changes Policy.errors each time"):
+        cf.accelerate(lambda batch: noted(policy, batch), policy, torch.optim.Adam(policy.parameters(), 0.01))(pair(0))
+
+
+class Hiding(nn.Module):
+    """A loss that names its parameters in a way of its own and leaves out targets, as those of TorchRL."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self._target = (nn.Linear(3, 2).double() for _ in range(2))
+
+    def named_parameters(self, prefix="", recurse=True):
+        for name, parameter in super().named_parameters(prefix=prefix, recurse=recurse):
+            if not name.startswith("_target"):
+                yield name, parameter
+
+    def forward(self, batch):
+        x, y = batch
+        return (self.net(x) - self._target(x).detach() - y[:, None]).square().mean()
+
+
+def test_a_loss_that_hides_its_targets(x64):
+    def run(fast):
+        torch.manual_seed(0)
+        criterion = Hiding()
+        optimizer = torch.optim.SGD(criterion.parameters(), 0.1)
+        step = cf.accelerate(lambda criterion, batch: criterion(batch), criterion, optimizer) if fast else None
+        for seed in range(4):
+            if step is not None:
+                step(pair(seed))
+            else:
+                optimizer.zero_grad()
+                criterion(pair(seed)).backward()
+                optimizer.step()
+            with torch.no_grad():
+                for target, source in zip(criterion._target.parameters(), criterion.net.parameters(), strict=True):
+                    target.lerp_(source, 0.5)
+        return list(nn.Module.named_parameters(criterion))
+
+    for (name, a), (_, b) in zip(run(True), run(False), strict=True):
+        assert (a - b).abs().max() <= 1e-12, name
+
+
+def test_weights_that_a_hook_computes(x64):
+    """`torch.nn.utils.weight_norm` keeps the weight of the last run, with its history."""
+
+    def run(fast):
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net = nn.utils.weight_norm(nn.Linear(3, 2)).double()
+        optimizer = torch.optim.Adam(net.parameters(), 0.01)
+        mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
+        step = cf.accelerate(mean, net, optimizer) if fast else None
+        for seed in range(4):
+            if step is not None:
+                step(pair(seed))
+            else:
+                optimizer.zero_grad()
+                mean(net, pair(seed)).backward()
+                optimizer.step()
+        return list(net.parameters())
+
+    for a, b in zip(run(True), run(False), strict=True):
+        assert (a - b).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/home/ann/.local/lib/python3.11/site-packages/somewhere/__init__.py", True),
+        ("/usr/lib/python3/dist-packages/somewhere/__init__.py", True),
+        ("/home/ann/project/somewhere/__init__.py", False),
+    ],
+)
+def test_installed_is_what_lies_among_packages(file, library, monkeypatch):
+    module = ModuleType("somewhere")
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, "somewhere", module)
+    _is_library.cache_clear()
+    assert _is_library("somewhere.nets", "mine") is library
+    _is_library.cache_clear()
