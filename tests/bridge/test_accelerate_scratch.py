@@ -203,6 +203,63 @@ def test_weights_that_a_hook_computes(x64):
         assert (a - b).abs().max() <= 1e-12
 
 
+class Registering(nn.Module):
+    """Registers a buffer when it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 2).double()
+
+    def forward(self, x):
+        if getattr(self, "bias", None) is None:
+            self.register_buffer("bias", torch.arange(len(x), dtype=x.dtype)[:, None].expand(-1, 2), persistent=False)
+        return self.net(x) + self.bias
+
+
+class Filling(Registering):
+    """Fills a buffer when it runs, as ALiBi of x-transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("bias", None, persistent=False)
+
+
+class Choosing(nn.Module):
+    """Looks at values where it is not compiled, as the masks of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 2).double()
+
+    def forward(self, x):
+        if not torch.compiler.is_compiling() and (x > -100).all():
+            return self.net(x)
+        return torch.where(x.min() > -100, self.net(x), 0)
+
+
+@pytest.mark.parametrize("kind", [Registering, Filling, Choosing])
+def test_modules_of_transformers(kind, x64):
+    mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+    def run(fast):
+        torch.manual_seed(0)
+        net = kind()
+        optimizer = torch.optim.Adam(net.parameters(), 0.01)
+        step = cf.accelerate(mean, net, optimizer) if fast else None
+        for seed in range(4):
+            if step is not None:
+                step(pair(seed))
+            else:
+                optimizer.zero_grad()
+                mean(net, pair(seed)).backward()
+                optimizer.step()
+        return list(net.parameters())
+
+    for a, b in zip(run(True), run(False), strict=True):
+        assert (a - b).abs().max() <= 1e-12
+    assert not torch.compiler.is_compiling()
+
+
 @pytest.mark.parametrize(
     ("file", "library"),
     [

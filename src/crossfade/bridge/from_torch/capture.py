@@ -29,7 +29,7 @@ from .memory import Memory, storage_of
 from .own_derivatives import apply_replaced, derived
 from .places import Place, answer_that_passes, error_place, user_place
 from .random_ops import RANDOM
-from .surroundings import no_hooks, plain_kernels
+from .surroundings import no_hooks, plain_kernels, said_to_compile
 from .table import find
 
 WRITES = {"native_batch_norm.default": (3, 4)}
@@ -312,6 +312,7 @@ def record(recorder: Recorder, function: Callable[[], Any]) -> Any:
             above = AboveATen(recorder)
             for context in (
                 plain_kernels(),
+                said_to_compile(),
                 apply_replaced(recorder.own_function),
                 no_hooks(recorder.hooked),
                 recorder.fake,

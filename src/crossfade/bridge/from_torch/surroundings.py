@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.attention
@@ -25,6 +25,18 @@ def plain_kernels() -> Iterator[None]:
             distribution._validate_args = validate
             torch.backends.mha.set_fastpath_enabled(fast)
             torch._C._set_mkldnn_enabled(mkldnn)
+
+
+@contextmanager
+def said_to_compile() -> Iterator[None]:
+    """`torch.compiler.is_compiling()`: libraries then leave out branches on values, as of masks without padding."""
+    compiler: Any = torch.compiler
+    before = compiler._is_compiling_flag
+    compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        compiler._is_compiling_flag = before
 
 
 @contextmanager

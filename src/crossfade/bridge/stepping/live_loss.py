@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UsageError
+from ..from_torch.surroundings import said_to_compile
 from .boxes import Boxes
 from .layout import everything
 from .random_draws import Draw, Drawing, Drawn, no_other_draws, unchanged_generators
@@ -78,6 +79,9 @@ class LiveLoss:
         self._bring(self.reads.modules)
         before = self._homes()
         state, watching, drawing, returned = self._watch(batch)
+        if everything(self.roof).keys() - self.tensors.keys():  # it has registered buffers
+            self._bring(self.reads.modules)
+            state, watching, drawing, returned = self._watch(batch)
         first = self._homes()
         if self.reads.changed() or first.changes(before):  # it may have made something that it keeps
             self.reads.remember()
@@ -128,7 +132,7 @@ class LiveLoss:
         state = {name: private(tensor) for name, tensor in self.tensors.items()}
         watching, drawing = Watching(self._pairs(state), _tensors(batch)), Drawing()
         versions = [(tensor, tensor._version) for tensor in _tensors(batch)]
-        with unchanged_generators(), no_other_draws(self.reads.names_random), drawing, watching:
+        with unchanged_generators(), no_other_draws(self.reads.names_random), drawing, watching, said_to_compile():
             returned = self._call(state, batch)
         if written := [tuple(tensor.shape) for tensor, version in versions if tensor._version != version]:
             raise UsageError(
@@ -362,11 +366,13 @@ def _arrays_as_tensors() -> Iterator[None]:
 
 @contextmanager
 def _restoring(roof: nn.Module) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Puts back buffers that a module replaces while it runs; the function gives the new ones by name."""
+    """Puts back buffers that a module replaces while it runs; the function gives the new ones by name. One that was
+    None and is filled stays so."""
     homes = [
         (f"{prefix}.{key}".lstrip("."), part._buffers, key, tensor)
         for prefix, part in roof.named_modules()
         for key, tensor in part._buffers.items()
+        if tensor is not None
     ]
     try:
         yield lambda: {name: home[key] for name, home, key, tensor in homes if home[key] is not tensor}
