@@ -213,8 +213,8 @@ def _copied_without_history() -> Iterator[None]:
     """Lets a tensor with a history be copied: a module may keep one that it computes anew before it reads it."""
     copied = torch.Tensor.__deepcopy__
 
-    def copy_values(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-        return copied(tensor if tensor.is_leaf else tensor.detach(), memo)
+    def copy_values(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        return copied(self if self.is_leaf else self.detach(), memo)
 
     torch.Tensor.__deepcopy__ = copy_values
     try:
