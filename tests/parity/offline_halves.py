@@ -53,34 +53,36 @@ def halves(twin: Twin, updates: int) -> tuple[Half, Half]:
 
 def _torch(twin: Twin, updates: int) -> Half:
     module, batch = copy.deepcopy(twin.torch).double(), lambda i: torch_tree(twin.batch_at(i), "float64")
-    adam, told, moments = twin.optimizer[0]([p for p in module.parameters() if p.requires_grad]), [], []
+    adam, told, first = twin.optimizer[0]([p for p in module.parameters() if p.requires_grad]), [], {}
     with torch.no_grad():
         output = leaves(twin.forward[0](module, batch(0)), "")
     for i in range(updates):
         told.append(leaves(twin.update[0](module, adam, batch(i)), ""))
-        moments.append(_slots(read_torch(adam, module)))
-    return Half(output, told, _gradient(moments), leaves(dict(module.state_dict()), ""), moments[-1])
+        first = first or _slots(read_torch(adam, module))
+    last = _slots(read_torch(adam, module))
+    return Half(output, told, _gradient(first), leaves(dict(module.state_dict()), ""), last)
 
 
 def _jax(twin: Twin, updates: int) -> Half:
     model, tx = jax.tree.map(lambda leaf: jnp.asarray(leaf, "float64"), twin.jax), twin.optimizer[1]
     record = optimizer_records({name: module.spec for name, module in model.items()}, lr=1.0)["policy"]
     both = lambda model, state, batch: (twin.forward[1](model, batch), twin.update[1](model, tx, state, batch))
-    program, state, outputs, told, moments = jax.jit(both, compiler_options=QUICK), tx.init(model), [], [], []
+    program, state, outputs, told, first = jax.jit(both, compiler_options=QUICK), tx.init(model), None, [], {}
     for i in range(updates):
         output, (model, state, info) = program(model, state, jax_tree(twin.batch_at(i), "float64"))
-        outputs.append(output)
+        outputs = output if outputs is None else outputs
         told.append(leaves(info, ""))
-        moments.append(_slots(read_moments(state, record)))
-    return Half(leaves(outputs[0], ""), told, _gradient(moments), leaves(model, ""), moments[-1])
+        first = first or _slots(read_moments(state, record))
+    last = _slots(read_moments(state, record))
+    return Half(leaves(outputs, ""), told, _gradient(first), leaves(model, ""), last)
 
 
 def _slots(state: OptimizerState) -> dict[str, Leaves]:
     return {slot: {name: of[slot] for name, of in state.moments.items()} for slot in ("exp_avg", "exp_avg_sq", "step")}
 
 
-def _gradient(moments: list[dict[str, Leaves]]) -> Leaves:
-    return {name: array / (1 - BETA) for name, array in moments[0]["exp_avg"].items()}
+def _gradient(first: dict[str, Leaves]) -> Leaves:
+    return {name: array / (1 - BETA) for name, array in first["exp_avg"].items()}
 
 
 def apart(found: Leaves, expected: Leaves) -> float:

@@ -56,7 +56,14 @@ def scaled_weights(mapping: Mapping, weights: Weights, parameters: set[str], sca
             found[name] = array * scale.weights * (turn if scale.signs else 1.0)
         else:
             found[name] = array * (1 + 0.3 * abs(scale.weights) ** 0.5) + 0.1 * abs(scale.weights) * (array == 0)
-    return retie(mapping, {name: np.asarray(a, weights[name].dtype) for name, a in found.items()})
+    return retie(mapping, {name: _with_digits_of(weights[name], a) for name, a in found.items()})
+
+
+def _with_digits_of(array: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """Numbers of float32 stay such, so that a layer that holds them in float32 (`nnx.Embed`) loses nothing here too."""
+    if array.dtype == np.float64 and np.array_equal(array.astype(np.float32), array, equal_nan=True):
+        moved = np.asarray(moved, np.float32)
+    return np.asarray(moved, array.dtype)
 
 
 def scalable(twin: Twin) -> set[str]:
@@ -79,7 +86,7 @@ def scaled_data(twin: Twin, scale: Scale) -> Twin:
         def change(name: str, leaf: Any) -> Any:
             array = to_numpy(leaf)
             free = (chosen is None or name in chosen) and array.dtype.kind == "f"
-            return (array * scale.inputs).astype(array.dtype) if free else leaf
+            return _with_digits_of(array, array * scale.inputs) if free else leaf
 
         return jax.tree.map(change, leaf_names(tree), tree)
 
