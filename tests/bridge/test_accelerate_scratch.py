@@ -1,7 +1,9 @@
 """`accelerate` on modules that keep what they have just computed, as policies of public libraries do."""
 
+import copy
 import sys
 import warnings
+from dataclasses import dataclass
 from types import ModuleType
 
 import pytest
@@ -201,6 +203,32 @@ def test_weights_that_a_hook_computes(x64):
 
     for a, b in zip(run(True), run(False), strict=True):
         assert (a - b).abs().max() <= 1e-12
+
+
+@dataclass
+class Rows:
+    """Tensors and words, as the batches of d3rlpy."""
+
+    x: Tensor
+    y: Tensor
+    device: str = "cpu"
+    kind: torch.dtype = torch.float64
+
+
+def test_words_in_a_batch(x64):
+    mean = lambda net, batch: nn.functional.cross_entropy(net(batch.x.to(batch.device, batch.kind)), batch.y)
+    net = nn.Linear(3, 2).double()
+    theirs = copy.deepcopy(net)
+    step = cf.accelerate(mean, net, torch.optim.SGD(net.parameters(), 0.1))
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1)
+    for seed in range(2):
+        step(Rows(*pair(seed)))
+        optimizer.zero_grad()
+        mean(theirs, Rows(*pair(seed))).backward()
+        optimizer.step()
+    assert (net.weight - theirs.weight).abs().max() <= 1e-12
+    with pytest.raises(UsageError, match=r"structure of the first; other are device \('cpu'\), device \('meta'\)"):
+        step(Rows(*pair(0), device="meta"))
 
 
 class Registering(nn.Module):
