@@ -3,6 +3,7 @@
 import copy
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -184,25 +185,67 @@ def test_a_loss_that_hides_its_targets(x64):
 def test_weights_that_a_hook_computes(x64):
     """`torch.nn.utils.weight_norm` keeps the weight of the last run, with its history."""
 
-    def run(fast):
-        torch.manual_seed(0)
+    def normed():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            net = nn.utils.weight_norm(nn.Linear(3, 2)).double()
-        optimizer = torch.optim.Adam(net.parameters(), 0.01)
-        mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
-        step = cf.accelerate(mean, net, optimizer) if fast else None
-        for seed in range(4):
-            if step is not None:
-                step(pair(seed))
-            else:
-                optimizer.zero_grad()
-                mean(net, pair(seed)).backward()
-                optimizer.step()
-        return list(net.parameters())
+            return nn.utils.weight_norm(nn.Linear(3, 2)).double()
 
-    for a, b in zip(run(True), run(False), strict=True):
+    ours, theirs = (equal_steps(normed, fast) for fast in (True, False))
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (a - b).abs().max() <= 1e-12
+
+
+class Caching(nn.Module):
+    """Keeps a detached weight from its first run on, which has the memory of the weight and so follows it."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 2, bias=False).double()
+        self.cache = {}
+
+    def target(self):
+        if "weight" not in self.cache:
+            self.cache["weight"] = self.net.weight.detach()
+        return self.cache["weight"]
+
+    def forward(self, x):
+        return self.net(x) - 0.5 * nn.functional.linear(x, self.target()).tanh()
+
+
+class Renewing(Caching):
+    """Takes a part of it anew, in a way that torch does not show to a mode, as a library in another language would."""
+
+    def target(self):
+        with torch._C.DisableTorchFunction():
+            return self.net.weight.detach()[:1]
+
+
+def test_memory_that_is_shared_is_followed(x64):
+    ours, theirs = (equal_steps(Caching, fast) for fast in (True, False))
+    assert (ours.net.weight - theirs.net.weight).abs().max() <= 1e-12
+    assert ours.cache["weight"].data_ptr() == ours.net.weight.data_ptr()
+
+
+def test_a_view_out_of_sight_is_refused(x64):
+    with pytest.raises(UsageError, match="reads a view of net.weight of shape"):
+        equal_steps(Renewing, True)
+
+
+def equal_steps(kind: Callable[[], nn.Module], fast: bool) -> nn.Module:
+    """A module after four steps, by `accelerate` or by torch."""
+    mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
+    torch.manual_seed(0)
+    net = kind()
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    step = cf.accelerate(mean, net, optimizer) if fast else None
+    for seed in range(4):
+        if step is not None:
+            step(pair(seed))
+        else:
+            optimizer.zero_grad()
+            mean(net, pair(seed)).backward()
+            optimizer.step()
+    return net
 
 
 @dataclass
@@ -267,23 +310,8 @@ class Choosing(nn.Module):
 
 @pytest.mark.parametrize("kind", [Registering, Filling, Choosing])
 def test_modules_of_transformers(kind, x64):
-    mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
-
-    def run(fast):
-        torch.manual_seed(0)
-        net = kind()
-        optimizer = torch.optim.Adam(net.parameters(), 0.01)
-        step = cf.accelerate(mean, net, optimizer) if fast else None
-        for seed in range(4):
-            if step is not None:
-                step(pair(seed))
-            else:
-                optimizer.zero_grad()
-                mean(net, pair(seed)).backward()
-                optimizer.step()
-        return list(net.parameters())
-
-    for a, b in zip(run(True), run(False), strict=True):
+    ours, theirs = (equal_steps(kind, fast) for fast in (True, False))
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (a - b).abs().max() <= 1e-12
     assert not torch.compiler.is_compiling()
 

@@ -129,12 +129,12 @@ class _Accelerated(Step):
             loss.random = False
             by_hand, boxes = self._by_hand, loss.boxes
             jax_loss = by_hand if boxes is None else lambda model, batch: by_hand(model, boxes.close(batch))
-            return Source(jax_loss, self.mapping, torch_loss, Reads(by_hand)), batch
+            return Source(jax_loss, self.mapping, torch_loss, Reads(by_hand), by_name=True), batch
         self._draw = loss.draw if loss.random else None
         batch = (batch, loss.drawn(kind, batch)) if loss.random else batch
         state = {name: private(tensor) for name, tensor in loss.tensors.items()}
         self.jax_loss = Imported(loss, state, example(batch))
-        return Source(self.jax_loss, self.mapping, torch_loss, loss.reads, imported=True), batch
+        return Source(self.jax_loss, self.mapping, torch_loss, loss.reads, imported=True, by_name=True), batch
 
 
 class Imported:

@@ -42,6 +42,7 @@ class Source:
     torch_loss: Callable[[nn.Module, Any], Any] | None  # for the proof
     reads: Reads  # what the loss reads beside its arguments
     imported: bool = False  # from torch code, which moves buffers by itself
+    by_name: bool = False  # `torch_loss` reads tensors by their names alone
 
 
 @dataclass
@@ -185,7 +186,7 @@ def open_live(
     program = replace(program, buffers=frozenset(updated))
     norms = [] if source.imported else _counting_norms(module, returned=bool(updated))
     in_torch = source.torch_loss
-    proof = prove(program, module, torch_optimizer, in_torch, example) if in_torch is not None else ()
+    proof = prove(program, module, torch_optimizer, in_torch, example, source.by_name) if in_torch is not None else ()
 
     names = [key for key in optimizer.groups[0] if key not in VARIABLE]
     dtype = np.dtype(next(iter(trained.values())).dtype)

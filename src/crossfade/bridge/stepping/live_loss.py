@@ -24,7 +24,7 @@ from .boxes import Boxes
 from .layout import everything
 from .random_draws import Draw, Drawing, Drawn, no_other_draws, unchanged_generators
 from .reads import Reads
-from .scratch import Homes, Scratch
+from .scratch import Homes, Left, Scratch
 from .stand_ins import StandIns, Watching
 
 Part = nn.Module | Tensor
@@ -82,8 +82,10 @@ class LiveLoss:
         if everything(self.roof).keys() - self.tensors.keys():  # it has registered buffers
             self._bring(self.reads.modules)
             state, watching, drawing, returned = self._watch(batch)
-        first = self._homes()
-        if self.reads.changed() or first.changes(before):  # it may have made something that it keeps
+        left = self._homes().changes(before)
+        if self.reads.changed() or left:  # it may have made something that it keeps
+            self._run_live(batch, left)
+            first = self._homes()
             self.reads.remember()
             state, watching, drawing, returned = self._watch(batch)
             self.scratch = Scratch.found(before, first, self._homes())
@@ -91,6 +93,7 @@ class LiveLoss:
             self.scratch.put_back()
         if watching.outside:  # and if it is there again: some functions, vmap among them, make tensors unseen
             again = {id(tensor) for tensor in self._watch(batch)[1].outside}
+            self._reject_views(tensor for tensor in watching.outside if id(tensor) not in again)
             seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
             self._bring(self.reads.modules | {f"closed_over_{i}": tensor for i, tensor in enumerate(seen)})
             state, watching, drawing, returned = self._watch(batch)
@@ -140,6 +143,31 @@ class LiveLoss:
                 f"Work on a new tensor: x = x - x.mean(), or x.clone() first."
             )
         return state, watching, drawing, returned
+
+    def _run_live(self, batch: Any, left: Iterable[Left]) -> None:
+        """Runs the loss as it is, so that what it keeps of its first run is made of the live tensors: `detach()` of one
+        has its memory. What was left behind by a run on stand-ins is put back before."""
+        for one in left:
+            one.put_back()
+        before = [(tensor, tensor.detach().clone()) for tensor in self.tensors.values()]
+        try:
+            with unchanged_generators():
+                self._call(self.tensors, batch)
+        finally:
+            with torch.no_grad():
+                for tensor, values in before:
+                    if not torch.equal(tensor.nan_to_num(), values.nan_to_num()):
+                        tensor.copy_(values)
+
+    def _reject_views(self, tensors: Iterable[Tensor]) -> None:
+        """A view of a parameter that is another tensor at every run cannot be read anew: it would be compiled in."""
+        storages = {memory: name for name, tensor in self.tensors.items() if (memory := _storage(tensor))}
+        for tensor in tensors:
+            if (name := storages.get(_storage(tensor))) is not None:
+                raise UsageError(
+                    f"the loss reads a view of {name} of shape {tuple(tensor.shape)} that is made out of torch's "
+                    f"sight, anew at every run, and would be compiled in. Read the parameter itself."
+                )
 
     def _reject_memory(self, batch: Any, loss: Tensor) -> None:
         """A loss that writes down something at every run would do so when it is compiled, and then no more."""
@@ -333,6 +361,12 @@ def _leaf(tensor: Tensor) -> Tensor:
             f"gradient. Compute it inside the loss, or detach it."
         )
     return tensor
+
+
+def _storage(tensor: Tensor) -> int:
+    """Where the numbers of a tensor lie; 0 where they are not in memory of its own."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return 0 if wrapped or tensor.layout != torch.strided else tensor.untyped_storage().data_ptr()
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -53,16 +53,19 @@ def prove(
     optimizer: torch.optim.Optimizer,
     torch_loss: Callable[[nn.Module, Any], Any],
     batch: PyTree,
+    by_name: bool = False,
 ) -> tuple[Row, ...]:
     """The rows of the proof; raises DifferentError at the first quantity that is DIFFERENT.
 
     `batch` holds NumPy or JAX arrays. Neither the module, nor the optimiser, nor torch's generator is touched.
+    by_name: torch_loss reads the tensors of its module by their names alone, so that no copy of its code is needed.
     """
-    wide = _Run(program, module, optimizer, torch_loss, batch, np.float64)
+    copied = _named_copy if by_name else _whole_copy
+    wide = _Run(program, *copied(module, optimizer, torch.float64), torch_loss, batch, np.float64)
     rows = [_judge("float64", q, wide.torch, wide.jax, _allowed64(q, wide.torch, wide.jax)) for q in wide.torch]
     wide.guard()
     if next(iter(module.parameters())).dtype == torch.float32:
-        own = _Run(program, module, optimizer, torch_loss, batch, np.float32)
+        own = _Run(program, *copied(module, optimizer, torch.float32), torch_loss, batch, np.float32)
         for quantity in own.torch:
             noise = allow_float32(own.torch[quantity], own.jax[quantity], wide.torch[quantity], wide.jax[quantity])
             rows.append(_judge("float32", quantity, own.torch, own.jax, noise))
@@ -75,7 +78,6 @@ class _Run:
     def __init__(self, program, module, optimizer, torch_loss, batch, dtype):
         self.program = program
         self.batch = jax.tree.map(lambda leaf: _cast(leaf, dtype), batch)
-        module, optimizer = _copies(module, optimizer, torch.float64 if dtype is np.float64 else torch.float32)
         self.weights = _arrays(module)
         self.optimizer = read_optimizer(optimizer, module)
         with torch.random.fork_rng(devices=[]):
@@ -195,17 +197,58 @@ def _owned(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
-def _copies(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
+class Named(nn.Module):
+    """Parameters and buffers under the names that they have in a module, without its code."""
+
+    def __init__(self, parameters: dict[str, nn.Parameter], buffers: dict[str, torch.Tensor]):
+        super().__init__()
+        self._named = parameters, buffers
+
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        return iter(self._named[0].items())
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        return iter(self._named[1].items())
+
+    def state_dict(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {**self._named[0], **self._named[1]}
+
+
+def _named_copy(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
+    """The tensors of a module by name, and its optimiser with these; tied ones stay tied."""
+    copies: dict[int, Any] = {}
+
+    def copied(tensor: torch.Tensor) -> Any:
+        if id(tensor) not in copies:
+            values = tensor.detach().clone()
+            values = values.to(dtype) if values.is_floating_point() else values
+            own = isinstance(tensor, nn.Parameter) or tensor.requires_grad
+            copies[id(tensor)] = nn.Parameter(values, tensor.requires_grad) if own else values
+        return copies[id(tensor)]
+
+    held, buffers = everything(module), dict(module.named_buffers(remove_duplicate=False))
+    named = Named(
+        {name: copied(tensor) for name, tensor in held.items() if name not in buffers},
+        {name: copied(tensor) for name, tensor in buffers.items()},
+    )
+    return named, _in_precision(copy.deepcopy(optimizer, copies), dtype)
+
+
+def _whole_copy(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torch.dtype):
     """Private copies of both, still tied to each other, in one precision."""
     with _copied_without_history():
         module, optimizer = copy.deepcopy((module, optimizer))
     module.to(dtype)
+    return module, _in_precision(optimizer, dtype)
+
+
+def _in_precision(optimizer: torch.optim.Optimizer, dtype: torch.dtype) -> torch.optim.Optimizer:
     for group in optimizer.param_groups:
         group["lr"] = float(group["lr"])
     for kept in optimizer.state.values():
         whole = ("step", *SCALARS)  # numbers for a whole parameter, which torch keeps in a precision of their own
         kept.update({s: v.to(dtype) for s, v in kept.items() if s not in whole and isinstance(v, torch.Tensor)})
-    return module, optimizer
+    return optimizer
 
 
 @contextmanager

@@ -4,7 +4,6 @@ A loss gets at its parameters in many ways: it is given a module, closes over on
 list. Stand-ins go by the tensors themselves: whichever way one is read, torch sees its stand-in.
 """
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import jaxtyping
 import torch
+import torch.func  # so that its transformations are loaded
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -33,8 +33,10 @@ ESCAPES = {
     Tensor.__format__: "print, an f-string",
 }
 """Ways out of torch: a compiled program would keep the number it was traced with."""
-TRANSFORMS = {"torch._functorch.vmap": "_add_batch_dim", "torch._functorch.eager_transforms": "_wrap_for_grad"}
-"""The functions by which vmap and grad take a tensor."""
+TRANSFORMS = {"torch._functorch.vmap": "_add_batch_dim", "torch._functorch.eager_transforms": "_wrap_for_grad"} | {
+    f"tensordict.{module}": "_add_batch_dim" for module in ("_td", "_lazy", "nn.functional_modules")
+}
+"""The functions by which vmap and grad take a tensor, and vmap one of a TensorDict."""
 TORCH = str(Path(torch.__file__).parent)
 _BETWEEN = tuple(str(Path(TORCH) / name) for name in ("overrides.py", "_tensor.py"))
 SKIPPED = (__file__, str(Path(jaxtyping.__file__).parent), *_BETWEEN, "<@beartype")
@@ -138,15 +140,15 @@ class Watching(StandIns):
 @contextmanager
 def _transforms_replaced(replacement: Callable[..., Tensor]) -> Iterator[None]:
     """Where vmap or grad would `take(tensor, ...)`, it is `replacement(take, tensor, ...)` for a while."""
-    homes = [(importlib.import_module(module), name) for module, name in TRANSFORMS.items()]
-    before = [(home, name, getattr(home, name)) for home, name in homes]
-    for home, name, take in before:
-        setattr(home, name, lambda tensor, *rest, take=take: replacement(take, tensor, *rest))
+    modules = [(sys.modules[module], name) for module, name in TRANSFORMS.items() if module in sys.modules]
+    before = [(module, name, getattr(module, name)) for module, name in modules if hasattr(module, name)]
+    for module, name, take in before:
+        setattr(module, name, lambda tensor, *rest, take=take: replacement(take, tensor, *rest))
     try:
         yield
     finally:
-        for home, name, take in before:
-            setattr(home, name, take)
+        for module, name, take in before:
+            setattr(module, name, take)
 
 
 def _caller() -> str | None:
