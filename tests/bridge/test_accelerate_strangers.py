@@ -132,12 +132,10 @@ def test_containers_of_another_structure_are_refused(x64):
             step(wrong)
 
 
-def test_an_object_and_words_are_refused(x64):
+def test_an_object_is_refused(x64):
     net, optimizer = make()
     with pytest.raises(TransferError, match="got object. Leave out .* make a dict"):
         cf.accelerate(dotted, net, optimizer)({"x": object()})
-    with pytest.raises(TransferError, match="got str"):
-        cf.accelerate(dotted, net, optimizer)({"x": "a word"})
 
 
 def test_a_computed_tensor_in_a_batch_is_refused(x64):

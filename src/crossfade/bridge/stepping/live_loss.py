@@ -365,7 +365,8 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 def _storage(tensor: Tensor) -> int:
     """Where the numbers of a tensor lie; 0 where they are not in memory of its own."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    internals: Any = torch._C
+    wrapped = internals._functorch.is_functorch_wrapped_tensor(tensor)
     return 0 if wrapped or tensor.layout != torch.strided else tensor.untyped_storage().data_ptr()
 
 

@@ -204,8 +204,11 @@ class Named(nn.Module):
         super().__init__()
         self._named = parameters, buffers
 
-    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        return iter(self._named[0].items())
+    def named_parameters(self, *_: Any, remove_duplicate: bool = True, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        first: dict[int, str] = {}
+        for name, parameter in self._named[0].items():
+            if first.setdefault(id(parameter), name) == name or not remove_duplicate:
+                yield name, parameter
 
     def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
         return iter(self._named[1].items())
@@ -226,7 +229,8 @@ def _named_copy(module: nn.Module, optimizer: torch.optim.Optimizer, dtype: torc
             copies[id(tensor)] = nn.Parameter(values, tensor.requires_grad) if own else values
         return copies[id(tensor)]
 
-    held, buffers = everything(module), dict(module.named_buffers(remove_duplicate=False))
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    held = dict(module.named_parameters()) | everything(module)  # of tied ones, first the name that a module gives
     named = Named(
         {name: copied(tensor) for name, tensor in held.items() if name not in buffers},
         {name: copied(tensor) for name, tensor in buffers.items()},
