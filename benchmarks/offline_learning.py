@@ -3,12 +3,14 @@
     python benchmarks/offline_learning.py --json benchmarks/results/offline_learning.json
     python benchmarks/offline_learning.py --agents iql rebrac --mode torch
     python benchmarks/offline_learning.py --agents rebrac --seeds 11 12 13 lr=1e-3
+    python benchmarks/offline_learning.py --beside benchmarks/results/offline_learning{,_torch}.json
 
 Every agent is trained by its preset, `maze_iql` and so on, and all are judged by the same episodes. `before` is the
 policy at the end of pre-training, which has seen no reward: of fb_repr and hilp the one at the latent that they infer
 (zero-shot), of the others behavioural cloning. `cloning` is IQL that clones to its end. Episodes of the task begin in
 one cell, those `from anywhere` in all of the maze. In mode jax_full the seeds are trained side by side in one program,
-where the system has populations, else one after the other.
+where the system has populations, else one after the other. `--beside` trains nothing: it compares the curves of two
+records, success from anywhere, evaluation by evaluation.
 """
 
 import argparse
@@ -85,14 +87,38 @@ def row(agent: str, found: dict[str, Any]) -> str:
     return f"| {agent} | {columns(1)} | {columns(3)} | {np.mean(steps):.0f} | {update} | {found['seconds']:.0f} |"
 
 
+BESIDE = (
+    "| agent | equal for all seeds until update | largest distance of the means, % | seeds' band there, % "
+    "| evaluations within the band | at the end, mean, % |\n|---|---|---|---|---|---|"
+)
+
+
+def beside(agent: str, first: dict[str, Any], second: dict[str, Any]) -> str:
+    """A line about two records of an agent. The band is the range of the seeds of one, the wider one."""
+    curves = [np.array([at[3] for at in found["curve"]]) for found in (first, second)]  # evaluations, seeds
+    means = [curve.mean(1) for curve in curves]
+    distance, band = np.abs(means[0] - means[1]), np.max([np.ptp(curve, 1) for curve in curves], 0)
+    differ = np.flatnonzero((curves[0] != curves[1]).any(1))
+    until = first["curve"][differ[0] - 1][0] if len(differ) and differ[0] else first["curve"][-1][0] * (not len(differ))
+    worst, inside = int(distance.argmax()), f"{int((distance <= band).sum())} of {len(band)}"
+    ends = ", ".join(f"{100 * mean[-1]:.0f}" for mean in means)
+    return f"| {agent} | {until} | {100 * distance[worst]:.0f} | {100 * band[worst]:.0f} | {inside} | {ends} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", nargs="+", default=[CLONING, *AGENTS], choices=[CLONING, *AGENTS])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--mode", default="jax_full", choices=MODES)
     parser.add_argument("--json", type=Path, help="what is found goes here; of other agents it stays as it is")
+    parser.add_argument("--beside", type=Path, nargs=2, help="two records to compare")
     parser.add_argument("words", nargs="*", help="settings, as steps=1000")
     asked = parser.parse_args()
+    if asked.beside:
+        first, second = (json.loads(path.read_text()) for path in asked.beside)
+        lines = [beside(agent, first[agent], second[agent]) for agent in AGENTS if agent in first and agent in second]
+        print("\n".join((BESIDE, *lines)))
+        return
     mode: Mode = asked.mode
     told: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     print(HEAD)
