@@ -87,7 +87,7 @@ def test_a_term_teaches_the_modules_that_it_may(agent, full, spec, encoder):
     named = dict(policy.named_parameters())
     reached = agent.reached(chosen.spec, chosen.encoding is not None)[batch.phase]
     for name, term in terms(policy, batch, chosen).items():
-        gradients = torch.autograd.grad(term, list(named.values()), materialize_grads=True)
+        gradients = torch.autograd.grad(term, list(named.values()), retain_graph=True, materialize_grads=True)
         taught = {n.split(".")[0] for n, g in zip(named, gradients, strict=True) if g.abs().max() > 0}
         assert taught == set(reached[name]), name
 

@@ -103,7 +103,8 @@ def test_every_setting_that_may_vary_is_felt_and_one_program_serves_members_of_a
             again.run(step, HALF)
     leaves = jax.tree.leaves(together.members.policy)
     after = {tuple(np.concatenate([leaf[i].reshape(-1) for leaf in leaves]).tolist()) for i in range(len(configs))}
-    assert len(after) == len(configs)
+    follows = any(name.startswith("target_") for name in together.members.policy)  # else nobody reads tau
+    assert len(after) == len(configs) - (not follows)
     assert population_jax.train._cache_size() == before + 2, "one for each phase"
 
 

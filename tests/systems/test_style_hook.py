@@ -1,7 +1,7 @@
 """A hook between rollouts and advantages: the one that learns a style, on the point, which keeps the contract too."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -42,13 +42,15 @@ def test_hooks_keep_their_protocols():
 
 @pytest.mark.parametrize("mode", ["torch", "jax_full"])
 def test_a_hook_that_weighs_nothing_changes_nothing(mode):
-    """Bit for bit: the same actions, rewards, gradients and parameters as without a hook, though it learns on."""
+    """The same actions, rewards, gradients and parameters as without a hook, though it learns on: bit for bit in torch;
+    compiled, the two are different programs, whose sums XLA may order in its own ways."""
     ours, after = trained(STYLED, mode, *PLAIN_WEIGHTS)
     plain, expected = trained(PLAIN, mode)
+    same = np.array_equal if mode == "torch" else partial(np.allclose, rtol=1e-12, atol=1e-14)
     for name, column in plain.items():
-        assert np.array_equal(ours[name], column), name
+        assert same(ours[name], column), name
     for name, array in expected.parameters.items():
-        assert np.array_equal(after.parameters[name], array), name
+        assert same(after.parameters[name], array), name
     assert set(after.parameters) - set(expected.parameters) == set(after.optimizers["discriminator"].trained)
     assert not np.array_equal(trained(STYLED, mode)[1].parameters["actor.0.weight"], after.parameters["actor.0.weight"])
 
