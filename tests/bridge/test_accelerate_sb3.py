@@ -121,7 +121,7 @@ CASES = {f"PPO, {name}": (ppo, space, {}) for name, space in ACTIONS.items()} | 
 
 @pytest.mark.parametrize("name", CASES)
 def test_policies_train_as_in_torch(name):
-    """In float32, which these policies cast observations to: a tenth of a step is far above its rounding."""
+    """In float32, which these policies cast observations to: 1e-5 is a thirtieth of a step, or less."""
     train, actions, settings = CASES[name]
     policies = []
     for fast in (True, False):

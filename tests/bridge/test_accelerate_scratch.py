@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -91,26 +92,10 @@ def loss(policy: Policy, batch: tuple[Tensor, Tensor]) -> Tensor:
     return -log_prob.mean() - 0.01 * entropy.mean()
 
 
-def trained(kind: type[Policy], head: Head, fast: bool) -> Policy:
-    torch.manual_seed(0)
-    policy = kind(head)
-    optimizer = torch.optim.Adam(policy.parameters(), 0.01)
-    step = cf.accelerate(loss, policy, optimizer) if fast else None
-    for seed in range(4):
-        with torch.no_grad():
-            policy.evaluate(*pair(10 + seed))  # a rollout between the updates
-        if step is not None:
-            step(pair(seed))
-        else:
-            optimizer.zero_grad()
-            loss(policy, pair(seed)).backward()
-            optimizer.step()
-    return policy
-
-
 @pytest.mark.parametrize(("kind", "head"), [(Policy, Head), (Policy, Heads), (Own, Head)])
 def test_a_policy_that_keeps_its_distribution(kind, head, x64):
-    ours, theirs = (trained(kind, head(), fast) for fast in (True, False))
+    rollout = lambda policy, seed: policy.evaluate(*pair(10 + seed))
+    ours, theirs = (equal_steps(lambda: kind(head()), fast, loss, rollout) for fast in (True, False))
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (a - b).abs().max() <= 1e-12
 
@@ -231,21 +216,52 @@ def test_a_view_out_of_sight_is_refused(x64):
         equal_steps(Renewing, True)
 
 
-def equal_steps(kind: Callable[[], nn.Module], fast: bool) -> nn.Module:
+def mean(net: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+
+def equal_steps(kind: Callable[[], Any], fast: bool, loss: Any = mean, between: Any = lambda net, seed: None) -> Any:
     """A module after four steps, by `accelerate` or by torch."""
-    mean = lambda net, batch: nn.functional.cross_entropy(net(batch[0]), batch[1])
     torch.manual_seed(0)
     net = kind()
     optimizer = torch.optim.Adam(net.parameters(), 0.01)
-    step = cf.accelerate(mean, net, optimizer) if fast else None
+    step = cf.accelerate(loss, net, optimizer) if fast else None
     for seed in range(4):
+        with torch.no_grad():
+            between(net, seed)
         if step is not None:
             step(pair(seed))
         else:
             optimizer.zero_grad()
-            mean(net, pair(seed)).backward()
+            loss(net, pair(seed)).backward()
             optimizer.step()
     return net
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_view_kept_in_a_closure(warm, x64):
+    """Of the first run on stand-ins it would be one of them; of a run before the first step it follows the weight."""
+
+    def keeping():
+        kept = []
+
+        def loss(net, batch):
+            if not kept:
+                kept.append(net.weight.detach())
+            return mean(net, batch) + (net.weight - 2 * kept[0]).square().sum()
+
+        return loss
+
+    if not warm:
+        with pytest.raises(UsageError, match="keeps a view of weight from its first run"):
+            equal_steps(lambda: nn.Linear(3, 2).double(), True, keeping())
+        return
+    nets = []
+    for fast in (True, False):
+        own = keeping()
+        run = lambda net, seed, own=own: own(net, pair(seed))
+        nets.append(equal_steps(lambda: nn.Linear(3, 2).double(), fast, own, run))
+    assert (nets[0].weight - nets[1].weight).abs().max() <= 1e-12
 
 
 @dataclass

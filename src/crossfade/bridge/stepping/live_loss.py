@@ -74,7 +74,7 @@ class LiveLoss:
     # Finding out what it reads
 
     def look(self, batch: Any) -> None:
-        """Finds out what the loss reads, draws and moves on, by running it up to three times on a batch of tensors."""
+        """Finds out what the loss reads, draws and moves on, by running it a few times on a batch of tensors."""
         self.reads = Reads(partial(self._loss, self._given) if self._takes_module else self._loss, live=True)
         self._bring(self.reads.modules)
         before = self._homes()
@@ -82,6 +82,7 @@ class LiveLoss:
         if everything(self.roof).keys() - self.tensors.keys():  # it has registered buffers
             self._bring(self.reads.modules)
             state, watching, drawing, returned = self._watch(batch)
+        first_state = state
         left = self._homes().changes(before)
         if self.reads.changed() or left:  # it may have made something that it keeps
             self._run_live(batch, left)
@@ -94,6 +95,7 @@ class LiveLoss:
         if watching.outside:  # and if it is there again: some functions, vmap among them, make tensors unseen
             again = {id(tensor) for tensor in self._watch(batch)[1].outside}
             self._reject_views(tensor for tensor in watching.outside if id(tensor) not in again)
+            self._reject_kept(first_state, watching.outside)
             seen = [_leaf(tensor) for tensor in watching.outside if id(tensor) in again]
             self._bring(self.reads.modules | {f"closed_over_{i}": tensor for i, tensor in enumerate(seen)})
             state, watching, drawing, returned = self._watch(batch)
@@ -167,6 +169,16 @@ class LiveLoss:
                 raise UsageError(
                     f"the loss reads a view of {name} of shape {tuple(tensor.shape)} that is made out of torch's "
                     f"sight, anew at every run, and would be compiled in. Read the parameter itself."
+                )
+
+    def _reject_kept(self, first: Mapping[str, Tensor], tensors: Iterable[Tensor]) -> None:
+        """What a run on stand-ins has kept of them, where `_run_live` did not find it, follows no parameter."""
+        storages = {memory: name for name, tensor in first.items() if (memory := _storage(tensor))}
+        for tensor in tensors:
+            if (name := storages.get(_storage(tensor))) is not None:
+                raise UsageError(
+                    f"the loss keeps a view of {name} from its first run, in a global or a closure. Run the loss once "
+                    f"before the first step, or keep it in an attribute of its module."
                 )
 
     def _reject_memory(self, batch: Any, loss: Tensor) -> None:
